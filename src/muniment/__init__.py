@@ -1,0 +1,1 @@
+"""Governed, versioned memory and context for AI agents."""

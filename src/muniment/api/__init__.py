@@ -1,0 +1,1 @@
+"""Wire dialects: HTTP in, use case, HTTP out."""

@@ -1,0 +1,1 @@
+"""Pure values and rules: what Muniment decides. No input or output."""

@@ -1,0 +1,1 @@
+"""The port to what remembers, and its three adapters."""

@@ -1,0 +1,1 @@
+"""What a storage must pass, shipped so that others can test one."""
