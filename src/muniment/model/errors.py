@@ -58,7 +58,10 @@ class Denied(Failure):
 
 
 class ReadOnly(Failure):
-    """This write cannot happen here: a shared store moves only by proposal, an archived one not at all."""
+    """This write cannot happen here.
+
+    A store under proposals moves only by approval, an archived one not at all.
+    """
 
     code = "memory.read_only"
 

@@ -1,0 +1,384 @@
+"""The storage port: what every storage promises, method by method (R-80, R-81).
+
+Reads are coroutines. Writes are plain methods: they take effect inside the transaction at once
+for its own later reads, may be buffered or pipelined, and what goes wrong with them surfaces when
+the transaction ends. Use cases decide first and write afterwards.
+
+A transaction may serve several uses of one group (`Storage.write`), so everything it reads under
+the group's lock includes what earlier uses of the group wrote.
+
+Every method is about one workspace, named first; nothing of another one can be seen or touched.
+Lists are ordered by the bytes of their key (ids, paths) and never by a collation.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from muniment.model.access import (
+    ApiKey,
+    Assignment,
+    Delegation,
+    Principal,
+    Rights,
+    Subject,
+)
+from muniment.model.documents import Document, DocumentItem
+from muniment.model.events import Event, Fact, Head
+from muniment.model.ids import (
+    AssignmentId,
+    DelegationId,
+    JobId,
+    KeyId,
+    PoolId,
+    PrincipalId,
+    StoreId,
+    WorkspaceId,
+)
+from muniment.model.jobs import Job
+from muniment.model.owners import OwnerRow
+from muniment.model.revisions import Change, Revision
+from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
+
+T = TypeVar("T")
+
+LIST_MAX = 201
+"""The most rows a list method is asked for: the largest page and one more."""
+
+
+class Lost(Exception):
+    """A conditional write found another state than the one this transaction read.
+
+    The storage rolls back and runs the use again; it never reaches a caller.
+    """
+
+
+class Objects(Protocol):
+    """Immutable bytes by hash, keyed (workspace, pool, hash) (R-12). Putting one twice is fine."""
+
+    def put_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes, content: bytes) -> None:
+        """Keeps `content`, whose SHA-256 is `blob`; sealed where the storage seals (R-82)."""
+
+    async def get_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes) -> bytes | None:
+        """The content, its hash checked; None if absent or erased."""
+
+    def put_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes, body: bytes) -> None:
+        """Keeps a tree node, whose SHA-256 is `node`."""
+
+    async def get_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes) -> bytes:
+        """The node's bytes, its hash checked. A node that a tree names is always there."""
+
+
+class Workspaces(Protocol):
+    """Tenancy."""
+
+    def put_workspace(self, workspace: Workspace) -> None:
+        """Makes the workspace; a no-op where its id exists."""
+
+    async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
+        """The workspace, or None."""
+
+    async def list_workspaces(self) -> list[WorkspaceId]:
+        """Every workspace's id, in order: for the operator's start-up work only."""
+
+
+class Identities(Protocol):
+    """Principals, keys, delegations, and the bare rows of other owners."""
+
+    def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
+        """Makes the principal; a no-op where its id exists. Its external id must be free."""
+
+    async def get_principal(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> Principal | None:
+        """The principal, or None."""
+
+    async def find_principal(self, workspace: WorkspaceId, external_id: str) -> Principal | None:
+        """The principal with that external id, or None."""
+
+    async def list_principals(
+        self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
+    ) -> list[Principal]:
+        """At most `limit` principals with ids above `after`, in order."""
+
+    def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
+        """Makes the key; `secret_hash` is the SHA-256 of its secret and unused so far."""
+
+    async def get_key(self, workspace: WorkspaceId, key: KeyId) -> ApiKey | None:
+        """The key, revoked or not, or None."""
+
+    async def find_key(
+        self, workspace: WorkspaceId, secret_hash: bytes
+    ) -> tuple[Workspace, ApiKey] | None:
+        """The key with that secret, revoked or not, and its workspace; None if unknown."""
+
+    async def list_keys(
+        self, workspace: WorkspaceId, after: KeyId | None, limit: int
+    ) -> list[ApiKey]:
+        """At most `limit` keys with ids above `after`, in order, revoked ones too."""
+
+    def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
+        """Marks the key revoked; a no-op where it is."""
+
+    def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
+        """Makes the delegation; the pair (principal, delegate) is free."""
+
+    async def get_delegation(
+        self, workspace: WorkspaceId, delegation: DelegationId
+    ) -> Delegation | None:
+        """The delegation, or None."""
+
+    async def find_delegation(
+        self, workspace: WorkspaceId, principal: PrincipalId, delegate: PrincipalId
+    ) -> Delegation | None:
+        """The delegation that lets `delegate` act as `principal`, or None."""
+
+    async def list_delegations(
+        self, workspace: WorkspaceId, after: DelegationId | None, limit: int
+    ) -> list[Delegation]:
+        """At most `limit` delegations with ids above `after`, in order."""
+
+    def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
+        """Removes it; a no-op where it is absent."""
+
+    def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
+        """Registers an agent, a Session or a surface scope; its id is free."""
+
+    async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
+        """The row of that kind (`agent_definition`, `session`, `surface_scope`), or None."""
+
+    async def list_owners(
+        self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
+    ) -> list[OwnerRow]:
+        """At most `limit` rows of the kind with ids above `after`, in order."""
+
+
+class Assignments(Protocol):
+    """PermissionAssignments, the only source of access."""
+
+    def put_assignment(self, workspace: WorkspaceId, assignment: Assignment) -> None:
+        """Makes the assignment; its id is free."""
+
+    async def get_assignment(
+        self, workspace: WorkspaceId, assignment: AssignmentId
+    ) -> Assignment | None:
+        """The assignment, or None."""
+
+    async def list_assignments(
+        self,
+        workspace: WorkspaceId,
+        after: AssignmentId | None,
+        limit: int,
+        *,
+        store: StoreId | None = None,
+        subject: Subject | None = None,
+    ) -> list[Assignment]:
+        """At most `limit` assignments with ids above `after`, in order, filtered."""
+
+    def delete_assignment(self, workspace: WorkspaceId, assignment: AssignmentId) -> None:
+        """Removes it; a no-op where it is absent."""
+
+
+class Stores(Protocol):
+    """Stores and their refs."""
+
+    def put_store(self, workspace: WorkspaceId, store: StoreRecord) -> None:
+        """Makes the store, or replaces its mutable fields where the id exists.
+
+        Replacing needs the store locked in this transaction (`lock_store`).
+        """
+
+    async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
+        """Holds off other writers of this store until the transaction ends; absent ones too."""
+
+    async def get_store(
+        self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
+    ) -> tuple[StoreRecord, Rights] | None:
+        """The store, deleted ones too, and what its assignments give these subject ids together."""
+
+    async def list_stores(
+        self,
+        workspace: WorkspaceId,
+        after: StoreId | None,
+        limit: int,
+        *,
+        readers: Sequence[str] | None,
+        statuses: Sequence[str],
+        name: str | None = None,
+    ) -> list[StoreSummary]:
+        """At most `limit` stores with ids above `after`, in order.
+
+        With `readers` (subject ids) only stores on which one of them holds an assignment; None
+        means all. With `name` only stores of exactly that name.
+        """
+
+    async def get_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> StoreId | None:
+        """The principal's one default store, or None."""
+
+    def put_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId, store: StoreId | None
+    ) -> None:
+        """Sets, replaces or (None) clears the principal's default store."""
+
+    async def list_stores_of(
+        self, workspace: WorkspaceId, owner: Owner, after: StoreId | None, limit: int
+    ) -> list[StoreId]:
+        """At most `limit` ids of the owner's stores above `after`, in order, any status."""
+
+    async def get_ref(self, workspace: WorkspaceId, store: StoreId, name: str) -> Ref | None:
+        """The ref, or None."""
+
+    def put_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref) -> None:
+        """Makes a ref; its name is free in the store."""
+
+    def move_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref, expected: Ref) -> None:
+        """Compare-and-swap from `expected`, as this transaction read it, to `ref` (C-032).
+
+        Where the stored ref is another one, the transaction ends with Lost.
+        """
+
+
+class Documents(Protocol):
+    """The projection of canonical: a row a document, with its stable id."""
+
+    async def open_document(
+        self,
+        workspace: WorkspaceId,
+        store: StoreId,
+        subjects: Sequence[str],
+        path: str,
+        *,
+        content: bool = False,
+    ) -> tuple[StoreRecord, Rights, Document | None] | None:
+        """Store, rights and document in one statement; the content too where asked for."""
+
+    async def list_documents(
+        self, workspace: WorkspaceId, store: StoreId, prefix: str, after: str | None, limit: int
+    ) -> list[DocumentItem]:
+        """At most `limit` documents whose path starts with `prefix` and sorts after `after`."""
+
+    def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
+        """Makes or replaces the row at the document's path."""
+
+    def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:
+        """Removes the row at the path; it is there."""
+
+
+class Revisions(Protocol):
+    """Revisions and changes: append-only."""
+
+    def put_revision(self, workspace: WorkspaceId, store: StoreId, revision: Revision) -> None:
+        """Records a revision; its id is free."""
+
+    async def get_revision(
+        self, workspace: WorkspaceId, store: StoreId, revision: str
+    ) -> Revision | None:
+        """The revision, or None."""
+
+    def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
+        """Records a change; its id and its (revision, path, n) are free."""
+
+    async def list_changes(
+        self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int
+    ) -> list[Change]:
+        """At most `limit` changes of a path on canonical at positions ≤ `up_to`, newest first."""
+
+    async def changed_at(
+        self, workspace: WorkspaceId, store: StoreId, paths: Sequence[str], up_to: int
+    ) -> dict[str, int]:
+        """For each path, when canonical last changed it at a position ≤ `up_to`."""
+
+
+class Events(Protocol):
+    """Gapless, hash-chained streams (R-30), each named by a store, Session or workspace id."""
+
+    async def append(self, workspace: WorkspaceId, stream: str, fact: Fact) -> Event:
+        """The fact as the stream's next event; it holds the stream's head, so call it last."""
+
+    async def get_head(self, workspace: WorkspaceId, stream: str) -> Head:
+        """Where the stream ends; Head() for a stream that has no event."""
+
+    async def list_events(
+        self, workspace: WorkspaceId, stream: str, after: int, limit: int
+    ) -> list[Event]:
+        """At most `limit` events numbered above `after`, in order."""
+
+
+class Erasing(Protocol):
+    """The bounded steps of a store's deletion (C-171)."""
+
+    async def erase_store(
+        self, workspace: WorkspaceId, store: StoreId, pool: PoolId, limit: int
+    ) -> int:
+        """Deletes about `limit` rows of the store, its pool and its stream; how many there were.
+
+        0 means that nothing of it is left but the row in `stores`. The pool's bytes stay while
+        another store uses the pool.
+        """
+
+
+class Jobs(Protocol):
+    """Work to do, recorded in the transaction that causes it."""
+
+    def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
+        """Records the job; its id is free."""
+
+    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
+        """At most `limit` unfinished jobs of the kind, oldest first."""
+
+    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
+        """Removes the job; a no-op where it is absent."""
+
+
+class Transaction(
+    Objects,
+    Workspaces,
+    Identities,
+    Assignments,
+    Stores,
+    Documents,
+    Revisions,
+    Events,
+    Erasing,
+    Jobs,
+    Protocol,
+):
+    """One transaction, or one group's share of it."""
+
+
+Use = Callable[[Transaction], Awaitable[T]]
+
+
+class Storage(Protocol):
+    """What remembers."""
+
+    async def start(self) -> None:
+        """Opens the database. Unavailable if it cannot be reached."""
+
+    async def stop(self) -> None:
+        """Finishes what was accepted and closes."""
+
+    async def migrate(self, now: int) -> int:
+        """Brings the schema to this program's version; that version. Unavailable on a newer one."""
+
+    async def check_ready(self) -> None:
+        """Unavailable unless the database answers, its schema is ours and a write works."""
+
+    async def cursor_key(self) -> bytes:
+        """32 bytes shared by every node of the deployment, made with the database."""
+
+    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+        """Runs `use` on one snapshot.
+
+        `scan` says that it may read many rows, so that a storage may keep it off the event loop.
+        """
+
+    async def write(self, group: str | None, use: Use[T]) -> T:
+        """Runs `use` in a transaction and returns its answer once it is durable (R-80).
+
+        Writes of one group (a store, Session or workspace id) in one process share a commit, each
+        all-or-nothing on its own; None runs alone, for a use that touches several. `use` may run
+        more than once and must await nothing but the transaction, so ids and times are made
+        before it. A cancelled caller does not cancel the write.
+        """
