@@ -1,0 +1,58 @@
+"""Fixtures of every test: asynchronous tests run on asyncio, PostgreSQL starts when first asked."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from muniment.testing.postgres import PostgresServer
+
+FreshDatabase = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": False}
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server a run. It forgets what a power cut would lose: crash tests start their own."""
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_database(postgres_server: PostgresServer) -> Iterator[FreshDatabase]:
+    """Makes databases for one test: `fresh_database()` is the address of a new, empty one.
+
+    `fresh_database(template)` copies a template, made once a run by
+    `postgres_server.template(name, initialize)`, which returns the name to give here.
+    """
+    made: list[str] = []
+
+    def fresh(template: str | None = None) -> str:
+        made.append(postgres_server.fresh_database(template))
+        return postgres_server.dsn(made[-1])
+
+    yield fresh
+    if not postgres_server.running:
+        postgres_server.start()
+    for name in made:
+        postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def postgres_dsn(fresh_database: FreshDatabase) -> str:
+    """The address of an empty database that only this test sees."""
+    return fresh_database()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what names a PostgreSQL fixture.
+
+    A parameter that stands for one carries the mark itself:
+    `pytest.param("postgres", marks=pytest.mark.postgres)`.
+    """
+    for item in items:
+        if "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.postgres)
