@@ -1,0 +1,582 @@
+# ruff: noqa: D102 (what each method promises stands in storage.base)
+"""The oracle's transaction: the port's methods over the tables.
+
+Writes go to the tables at once and the storage takes them back where the use fails. References
+are checked when a use ends, so the order of its statements is free.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+from muniment.model.access import (
+    SUBJECT_KINDS,
+    ApiKey,
+    Assignment,
+    Delegation,
+    Principal,
+    Rights,
+    Subject,
+)
+from muniment.model.documents import Document, DocumentItem
+from muniment.model.events import TYPES, Event, Fact, Head, chain
+from muniment.model.ids import (
+    AssignmentId,
+    DelegationId,
+    JobId,
+    KeyId,
+    PoolId,
+    PrincipalId,
+    StoreId,
+    WorkspaceId,
+    to_bytes,
+)
+from muniment.model.jobs import Job
+from muniment.model.owners import OWNER_ID_KINDS, SCOPE_KINDS, OwnerRow
+from muniment.model.revisions import CANONICAL, Change, Revision
+from muniment.model.stores import (
+    OWNER_KINDS,
+    POLICIES,
+    Owner,
+    Ref,
+    StoreRecord,
+    StoreSummary,
+    Workspace,
+)
+from muniment.storage.base import LIST_MAX, Lost
+from muniment.storage.inmemory_tables import ContractBroken, Tables, require, require_id
+
+T = TypeVar("T")
+
+STATUSES = ("active", "archived", "deleting", "deleted")
+
+
+class InMemoryTransaction:
+    """One use's transaction; `open` until the storage ends it."""
+
+    def __init__(self, tables: Tables, *, writable: bool) -> None:
+        self.open = True
+        self._tables = tables
+        self._writable = writable
+        self._locked: set[str] = set()
+        self._appended = False
+        self._lost = False
+        self._checks: list[tuple[Callable[[], bool], str]] = []
+
+    def check(self) -> None:
+        """ContractBroken where a reference leads nowhere, Lost where a ref was another one."""
+        if self._lost:
+            raise Lost
+        for holds, message in self._checks:
+            require(holds(), message)
+
+    # Objects
+
+    def put_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes, content: bytes) -> None:
+        t = self._writing(workspace)
+        require(hashlib.sha256(content).digest() == blob, "a blob's name is not its hash")
+        self._expect(lambda: t.pool_is_used(workspace, pool), f"no store keeps bytes in {pool}")
+        t.blobs.put((workspace, pool), bytes(blob), bytes(content))
+
+    async def get_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes) -> bytes | None:
+        content = self._reading().blobs.get((workspace, pool), blob)
+        require(content is None or hashlib.sha256(content).digest() == blob, "a blob was changed")
+        return content
+
+    def put_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes, body: bytes) -> None:
+        t = self._writing(workspace)
+        require(hashlib.sha256(body).digest() == node, "a node's name is not its hash")
+        self._expect(lambda: t.pool_is_used(workspace, pool), f"no store keeps bytes in {pool}")
+        t.nodes.put((workspace, pool), bytes(node), bytes(body))
+
+    async def get_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes) -> bytes:
+        body = self._reading().nodes.get((workspace, pool), node)
+        if body is None:
+            raise ContractBroken(f"no tree of {pool} has a node {node.hex()}")
+        require(hashlib.sha256(body).digest() == node, "a node was changed")
+        return body
+
+    # Workspaces
+
+    def put_workspace(self, workspace: Workspace) -> None:
+        t = self._writing(workspace.id)
+        require_id("workspace", workspace.id)
+        if not t.workspaces.has((), workspace.id):
+            t.workspaces.add((), workspace.id, workspace)
+
+    async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
+        return self._reading().workspaces.get((), workspace)
+
+    async def list_workspaces(self) -> list[WorkspaceId]:
+        return [row.id for row in self._reading().workspaces.values(())]
+
+    # Identities
+
+    def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
+        t = self._writing(workspace)
+        require_id("principal", principal.id)
+        if t.principals.has((workspace,), principal.id):
+            return
+        t.principals.add((workspace,), principal.id, principal)
+        if principal.external_id is not None:
+            t.external_ids.add((workspace,), principal.external_id, principal.id)
+
+    async def get_principal(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> Principal | None:
+        return self._reading().principals.get((workspace,), principal)
+
+    async def find_principal(self, workspace: WorkspaceId, external_id: str) -> Principal | None:
+        t = self._reading()
+        found = t.external_ids.get((workspace,), external_id)
+        return None if found is None else t.principals.get((workspace,), found)
+
+    async def list_principals(
+        self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
+    ) -> list[Principal]:
+        return page(self._reading().principals.values((workspace,), after), limit)
+
+    def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
+        t = self._writing(workspace)
+        require_id("key", key.id)
+        require(len(secret_hash) == 32, "a secret's hash has 32 bytes")
+        self._expect_principal(workspace, key.principal)
+        t.keys.add((workspace,), key.id, key)
+        t.secrets.add((workspace,), bytes(secret_hash), key.id)
+
+    async def get_key(self, workspace: WorkspaceId, key: KeyId) -> ApiKey | None:
+        return self._reading().keys.get((workspace,), key)
+
+    async def find_key(
+        self, workspace: WorkspaceId, secret_hash: bytes
+    ) -> tuple[Workspace, ApiKey] | None:
+        t = self._reading()
+        found = t.secrets.get((workspace,), secret_hash)
+        key = None if found is None else t.keys.get((workspace,), found)
+        owner = t.workspaces.get((), workspace)
+        return None if key is None or owner is None else (owner, key)
+
+    async def list_keys(
+        self, workspace: WorkspaceId, after: KeyId | None, limit: int
+    ) -> list[ApiKey]:
+        return page(self._reading().keys.values((workspace,), after), limit)
+
+    def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
+        t = self._writing(workspace)
+        row = t.keys.get((workspace,), key)
+        if row is None:
+            raise ContractBroken(f"{key} is absent")
+        if row.revoked_at is None:
+            t.keys.put((workspace,), key, msgspec.structs.replace(row, revoked_at=at))
+
+    def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
+        t = self._writing(workspace)
+        require_id("delegation", delegation.id)
+        self._expect_principal(workspace, delegation.principal)
+        self._expect_principal(workspace, delegation.delegate)
+        t.delegations.add((workspace,), delegation.id, delegation)
+        t.delegates.add((workspace, delegation.principal), delegation.delegate, delegation.id)
+
+    async def get_delegation(
+        self, workspace: WorkspaceId, delegation: DelegationId
+    ) -> Delegation | None:
+        return self._reading().delegations.get((workspace,), delegation)
+
+    async def find_delegation(
+        self, workspace: WorkspaceId, principal: PrincipalId, delegate: PrincipalId
+    ) -> Delegation | None:
+        t = self._reading()
+        found = t.delegates.get((workspace, principal), delegate)
+        return None if found is None else t.delegations.get((workspace,), found)
+
+    async def list_delegations(
+        self, workspace: WorkspaceId, after: DelegationId | None, limit: int
+    ) -> list[Delegation]:
+        return page(self._reading().delegations.values((workspace,), after), limit)
+
+    def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
+        t = self._writing(workspace)
+        row = t.delegations.get((workspace,), delegation)
+        if row is not None:
+            t.delegations.discard((workspace,), delegation)
+            t.delegates.discard((workspace, row.principal), row.delegate)
+
+    def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
+        t = self._writing(workspace)
+        require(owner.kind in OWNER_ID_KINDS, f"{owner.kind} has no rows")
+        require_id(OWNER_ID_KINDS[owner.kind], owner.id)
+        scopes = SCOPE_KINDS if owner.kind == "surface_scope" else (None,)
+        require(owner.scope_kind in scopes, f"{owner.id}: scope kind {owner.scope_kind}")
+        self._expect_principal(workspace, owner.principal)
+        t.owners.add((workspace, owner.kind), owner.id, owner)
+
+    async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
+        require(kind in OWNER_ID_KINDS, f"{kind} has no rows")
+        return self._reading().owners.get((workspace, kind), owner)
+
+    async def list_owners(
+        self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
+    ) -> list[OwnerRow]:
+        require(kind in OWNER_ID_KINDS, f"{kind} has no rows")
+        return page(self._reading().owners.values((workspace, kind), after), limit)
+
+    # Assignments
+
+    def put_assignment(self, workspace: WorkspaceId, assignment: Assignment) -> None:
+        t = self._writing(workspace)
+        require_id("assignment", assignment.id)
+        subject = assignment.subject
+        require(subject.kind in SUBJECT_KINDS, f"nobody is a {subject.kind}")
+        self._expect(
+            lambda: t.owner_exists(workspace, subject), f"{assignment.id}: {subject} is absent"
+        )
+        self._expect_store(workspace, assignment.store)
+        t.assignments.add((workspace,), assignment.id, assignment)
+        t.rights.add((workspace, assignment.store, subject.id), assignment.id, assignment)
+
+    async def get_assignment(
+        self, workspace: WorkspaceId, assignment: AssignmentId
+    ) -> Assignment | None:
+        return self._reading().assignments.get((workspace,), assignment)
+
+    async def list_assignments(
+        self,
+        workspace: WorkspaceId,
+        after: AssignmentId | None,
+        limit: int,
+        *,
+        store: StoreId | None = None,
+        subject: Subject | None = None,
+    ) -> list[Assignment]:
+        return page(
+            (
+                row
+                for row in self._reading().assignments.values((workspace,), after)
+                if store in (None, row.store) and subject in (None, row.subject)
+            ),
+            limit,
+        )
+
+    def delete_assignment(self, workspace: WorkspaceId, assignment: AssignmentId) -> None:
+        t = self._writing(workspace)
+        row = t.assignments.get((workspace,), assignment)
+        if row is not None:
+            t.assignments.discard((workspace,), assignment)
+            t.rights.discard((workspace, row.store, row.subject.id), assignment)
+
+    # Stores
+
+    def put_store(self, workspace: WorkspaceId, store: StoreRecord) -> None:
+        t = self._writing(workspace)
+        old = t.stores.get((workspace,), store.id)
+        if old is None:
+            require_id("store", store.id)
+            require_id("pool", store.pool)
+            require(store.owner.kind in OWNER_KINDS, f"a {store.owner.kind} owns no stores")
+            self._expect_principal(workspace, store.created_by)
+            self._expect(
+                lambda: t.owner_exists(workspace, store.owner), f"{store.id}: owner is absent"
+            )
+        else:
+            require(store.id in self._locked, f"{store.id} is replaced without its lock")
+            for field in ("owner", "pool", "created_by", "created_at"):
+                same = getattr(old, field) == getattr(store, field)
+                require(same, f"{store.id}: {field} is not mutable")
+        require(store.status in STATUSES, f"{store.id}: status {store.status}")
+        require(store.promotion_policy in POLICIES, f"{store.id}: {store.promotion_policy}")
+        t.stores.put((workspace,), store.id, store)
+        t.pools.put((workspace, store.pool), store.id, store.status)
+
+    async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
+        self._writing(workspace)
+        require(not self._appended, "stream heads are held last: lock the store before")
+        self._locked.add(store)
+
+    async def get_store(
+        self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
+    ) -> tuple[StoreRecord, Rights] | None:
+        record = self._reading().stores.get((workspace,), store)
+        return None if record is None else (record, self._rights(workspace, store, subjects))
+
+    async def list_stores(
+        self,
+        workspace: WorkspaceId,
+        after: StoreId | None,
+        limit: int,
+        *,
+        readers: Sequence[str] | None,
+        statuses: Sequence[str],
+        name: str | None = None,
+    ) -> list[StoreSummary]:
+        t = self._reading()
+        require(set(statuses) <= set(STATUSES), f"no such statuses: {statuses}")
+        defaults = set(t.defaults.values((workspace,)))
+        return page(
+            (
+                StoreSummary(row, t.refs.get((workspace, row.id), CANONICAL), row.id in defaults)
+                for row in t.stores.values((workspace,), after)
+                if row.status in statuses
+                and name in (None, row.name)
+                and (
+                    readers is None
+                    or any(t.rights.count((workspace, row.id, reader)) for reader in readers)
+                )
+            ),
+            limit,
+        )
+
+    async def get_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> StoreId | None:
+        found = self._reading().defaults.get((workspace,), principal)
+        return None if found is None else StoreId(found)
+
+    def put_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId, store: StoreId | None
+    ) -> None:
+        t = self._writing(workspace)
+        self._expect_principal(workspace, principal)
+        if store is None:
+            t.defaults.discard((workspace,), principal)
+        else:
+            self._expect(
+                lambda: t.is_owned_by(workspace, store, principal),
+                f"{store} is absent or not {principal}'s",
+            )
+            t.defaults.put((workspace,), principal, store)
+
+    async def list_stores_of(
+        self, workspace: WorkspaceId, owner: Owner, after: StoreId | None, limit: int
+    ) -> list[StoreId]:
+        rows = self._reading().stores.values((workspace,), after)
+        return page((row.id for row in rows if row.owner == owner), limit)
+
+    async def get_ref(self, workspace: WorkspaceId, store: StoreId, name: str) -> Ref | None:
+        return self._reading().refs.get((workspace, store), name)
+
+    def put_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref) -> None:
+        t = self._writing(workspace)
+        self._expect_ref(workspace, store, ref)
+        t.refs.add((workspace, store), ref.name, ref)
+
+    def move_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref, expected: Ref) -> None:
+        t = self._writing(workspace)
+        require(ref.name == expected.name, "a ref keeps its name")
+        require(ref.version != expected.version, "a ref that moves has another version")
+        if t.refs.get((workspace, store), ref.name) != expected:
+            self._lost = True
+            return
+        self._expect_ref(workspace, store, ref)
+        t.refs.put((workspace, store), ref.name, ref)
+
+    # Documents
+
+    async def open_document(
+        self,
+        workspace: WorkspaceId,
+        store: StoreId,
+        subjects: Sequence[str],
+        path: str,
+        *,
+        content: bool = False,
+    ) -> tuple[StoreRecord, Rights, Document | None] | None:
+        t = self._reading()
+        record = t.stores.get((workspace,), store)
+        if record is None:
+            return None
+        document = t.documents.get((workspace, store), path)
+        if document is not None and content:
+            body = await self.get_blob(workspace, record.pool, document.blob)
+            document = msgspec.structs.replace(document, content=body)
+        return record, self._rights(workspace, store, subjects), document
+
+    async def list_documents(
+        self, workspace: WorkspaceId, store: StoreId, prefix: str, after: str | None, limit: int
+    ) -> list[DocumentItem]:
+        t = self._reading()
+        part = (workspace, store)
+        require(1 <= limit <= LIST_MAX, f"a list of {limit}")
+        items: list[DocumentItem] = []
+        for path in t.documents.keys(part, after, start=prefix):
+            row = t.documents.get(part, path)
+            if row is None or not path.startswith(prefix) or len(items) == limit:
+                break
+            items.append(DocumentItem(path, row.blob, row.size, row.updated_at))
+        return items
+
+    def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
+        t = self._writing(workspace)
+        part = (workspace, store)
+        require_id("document", document.id)
+        row = msgspec.structs.replace(document, content=None)
+        self._expect(
+            lambda: (
+                t.documents.get(part, row.path) != row or t.document_fits(workspace, store, row)
+            ),
+            f"{row.path}: its blob or change is absent or another one",
+        )
+        self._expect(
+            lambda: (
+                t.documents.get(part, row.path) != row
+                or t.document_paths.get(part, row.id) == row.path
+            ),
+            f"{row.id} is at two paths",
+        )
+        old = t.documents.get(part, row.path)
+        if old is not None and old.id != row.id:
+            t.document_paths.discard(part, old.id)
+        t.documents.put(part, row.path, row)
+        t.document_paths.put(part, row.id, row.path)
+
+    def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:
+        t = self._writing(workspace)
+        part = (workspace, store)
+        old = t.documents.get(part, path)
+        if old is None:
+            raise ContractBroken(f"there is no document at {path}")
+        t.documents.discard(part, path)
+        if t.document_paths.get(part, old.id) == path:
+            t.document_paths.discard(part, old.id)
+
+    # Revisions
+
+    def put_revision(self, workspace: WorkspaceId, store: StoreId, revision: Revision) -> None:
+        t = self._writing(workspace)
+        require_id("revision", revision.id)
+        self._expect_store(workspace, store)
+        self._expect(
+            lambda: t.revision_fits(workspace, store, revision),
+            f"{revision.id}: its tree or parent is absent",
+        )
+        t.revisions.add((workspace, store), revision.id, revision)
+
+    async def get_revision(
+        self, workspace: WorkspaceId, store: StoreId, revision: str
+    ) -> Revision | None:
+        return self._reading().revisions.get((workspace, store), revision)
+
+    def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
+        t = self._writing(workspace)
+        part = (workspace, store)
+        require_id("change", change.id)
+        require_id("document", change.document)
+        require((change.blob is None) == (change.size is None), f"{change.id}: blob without size")
+        self._expect(
+            lambda: t.change_fits(workspace, store, change),
+            f"{change.id}: its revision or blob is absent or another one",
+        )
+        t.changes.add(part, change.id, change)
+        t.numbered.add((*part, change.revision, change.path), change.n, change.id)
+        if change.seq is not None:
+            t.landed.add((*part, change.path), (change.seq, change.n), change)
+
+    async def list_changes(
+        self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int
+    ) -> list[Change]:
+        return page(self._reading().landed.newest((workspace, store, path), (up_to + 1, 0)), limit)
+
+    async def changed_at(
+        self, workspace: WorkspaceId, store: StoreId, paths: Sequence[str], up_to: int
+    ) -> dict[str, int]:
+        t = self._reading()
+        times: dict[str, int] = {}
+        for path in paths:
+            for change in islice(t.landed.newest((workspace, store, path), (up_to + 1, 0)), 1):
+                times[path] = change.created_at
+        return times
+
+    # Events
+
+    async def append(self, workspace: WorkspaceId, stream: str, fact: Fact) -> Event:
+        t = self._writing(workspace)
+        require_id("event", fact.id)
+        require(fact.type in TYPES, f"no such event: {fact.type}")
+        require(len(fact.salt) == 16, "a salt has 16 bytes")
+        self._expect(lambda: t.stream_exists(workspace, stream), f"{stream} is absent")
+        event = chain(to_bytes(stream), await self.get_head(workspace, stream), fact)
+        t.event_ids.add((workspace,), event.id, stream)
+        t.events.add((workspace, stream), event.seq, event)
+        t.heads.put((workspace,), stream, Head(event.seq, event.hash))
+        self._appended = True
+        return event
+
+    async def get_head(self, workspace: WorkspaceId, stream: str) -> Head:
+        return self._reading().heads.get((workspace,), stream) or Head()
+
+    async def list_events(
+        self, workspace: WorkspaceId, stream: str, after: int, limit: int
+    ) -> list[Event]:
+        return page(self._reading().events.values((workspace, stream), after), limit)
+
+    # Erasing and jobs
+
+    async def erase_store(
+        self, workspace: WorkspaceId, store: StoreId, pool: PoolId, limit: int
+    ) -> int:
+        t = self._writing(workspace)
+        require(t.pool_of(workspace, store) == pool, f"{store} keeps its bytes in another pool")
+        require(limit >= 1, f"{limit} rows")
+        rows = list(islice(t.rows_of_store(workspace, store, pool), limit))
+        for row in rows:
+            for table, part, key in row:
+                table.discard(part, key)
+        return len(rows)
+
+    def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
+        t = self._writing(workspace)
+        require_id("job", job.id)
+        t.jobs.add((workspace,), job.id, job)
+
+    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
+        jobs = [job for job in self._reading().jobs.values((workspace,)) if job.kind == kind]
+        return page(sorted(jobs, key=lambda job: (job.created_at, job.id)), limit)
+
+    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
+        self._writing(workspace).jobs.discard((workspace,), job)
+
+    # What the methods above share
+
+    def _reading(self) -> Tables:
+        require(self.open, "the transaction has ended")
+        return self._tables
+
+    def _writing(self, workspace: str) -> Tables:
+        t = self._reading()
+        require(self._writable, "a read does not write")
+        self._expect(lambda: t.workspaces.has((), workspace), f"{workspace} is absent")
+        return t
+
+    def _rights(self, workspace: str, store: str, subjects: Sequence[str]) -> Rights:
+        t = self._tables
+        found = [
+            row for subject in subjects for row in t.rights.values((workspace, store, subject))
+        ]
+        return Rights(any(row.read for row in found), any(row.write for row in found))
+
+    def _expect(self, holds: Callable[[], bool], message: str) -> None:
+        self._checks.append((holds, message))
+
+    def _expect_principal(self, workspace: str, principal: str) -> None:
+        t = self._tables
+        self._expect(lambda: t.principals.has((workspace,), principal), f"{principal} is absent")
+
+    def _expect_store(self, workspace: str, store: str) -> None:
+        t = self._tables
+        self._expect(lambda: t.stores.has((workspace,), store), f"{store} is absent")
+
+    def _expect_ref(self, workspace: str, store: str, ref: Ref) -> None:
+        t = self._tables
+        self._expect_store(workspace, store)
+        self._expect(
+            lambda: t.ref_fits(workspace, store, ref),
+            f"{ref.name}: its revision is absent or says otherwise",
+        )
+
+
+def page(rows: Iterable[T], limit: int) -> list[T]:
+    """The first `limit` rows; ContractBroken for a limit that no list method takes."""
+    require(1 <= limit <= LIST_MAX, f"a list of {limit}")
+    return list(islice(rows, limit))
