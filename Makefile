@@ -1,0 +1,55 @@
+# The whole workflow. Every target works on a fresh clone: it needs make, Python 3.11 or later and
+# the network once. ARGS is handed on: make test ARGS="tests/model -k tree".
+
+SHELL := /bin/sh
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
+
+demo: .venv/.ready ## a tour on real text, ending in a server to look at
+	@$(BIN)/python scripts/demo.py $(ARGS)
+
+test: .venv/.ready ## every test, on every storage
+	@$(BIN)/python -m pytest $(ARGS)
+
+quick: .venv/.ready ## the tests without PostgreSQL, in under a minute
+	@$(BIN)/python -m pytest -m "not postgres and not slow" $(ARGS)
+
+check: .venv/.ready ## style, types, import contracts, the house rules and the docs
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
+
+bench: .venv/.ready ## the benchmarks, as a table and JSON
+	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)
+
+lock: .venv/.ready ## resolve the dependencies again into requirements.lock
+	@$(BIN)/python scripts/lock.py
+
+clean: ## remove all that these targets make, the environment too
+	rm -rf .venv .demo build dist .*_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.ready: requirements.lock pyproject.toml
+	@found=; for python in $(PYTHONS); do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Muniment needs Python 3.11 or later; none of these is: $(PYTHONS). Name one: make PYTHON=…" >&2; \
+	  exit 1; \
+	fi; \
+	echo "installing into .venv" >&2; \
+	$$found -m venv .venv
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
