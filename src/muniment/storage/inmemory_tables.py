@@ -227,10 +227,11 @@ class Tables:
         )
 
     def revision_fits(self, workspace: str, store: str, revision: Revision) -> bool:
-        """Whether the revision's tree and parent are there."""
-        part = (workspace, store)
-        return self.nodes.has((workspace, self.pool_of(workspace, store)), revision.tree) and (
-            revision.parent is None or self.revisions.has(part, revision.parent)
+        """Whether the revision's tree and parent are there; the empty tree is kept nowhere."""
+        node = (workspace, self.pool_of(workspace, store))
+        parents = (workspace, store)
+        return (revision.tree == EMPTY_TREE or self.nodes.has(node, revision.tree)) and (
+            revision.parent is None or self.revisions.has(parents, revision.parent)
         )
 
     def change_fits(self, workspace: str, store: str, change: Change) -> bool:
