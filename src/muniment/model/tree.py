@@ -4,34 +4,57 @@ Where a node ends depends on the paths alone, so equal documents give equal byte
 whatever the order of edits and whichever storage keeps them (C-029). Everything here is a
 function of values; the caller hands in how to load a node and stores the new ones.
 
-Paths are compared as `str`: code-point order is the order of their UTF-8 bytes, for every text
-without lone surrogates, and no path has those (`paths.check_path`). A row is a tuple that begins
-with its path, so `bisect_left(rows, (path,))` finds the first row at or after a path.
+`model/nodes.py` holds the format: what a node's bytes are and where it ends.
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple, NewType, TypeAlias
-
-import msgspec
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from muniment.model.errors import Conflict, Malformed
+from muniment.model.nodes import (
+    EMPTY_NODE,
+    EMPTY_TREE,
+    NODE_ROWS_MAX,
+    LoadNode,
+    Node,
+    Reader,
+    Row,
+    TreeHash,
+    Weaver,
+    forgetful,
+    level_of,
+    sums,
+    walk,
+    write_node,
+)
 
-TreeHash = NewType("TreeHash", bytes)
-"""The raw 32 bytes of a node's SHA-256; a tree is named by its root's. Hex only at the edge."""
-
-LoadNode: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Answers a node's bytes for its hash. The caller has verified that they hash to it."""
-
-NODE_ROWS_MAX = 1024
-"""A node with more rows is refused (R-20): only paths mined for the purpose make one."""
-
-EMPTY_NODE: Final = b"\x92\x00\x90"
-EMPTY_TREE: Final = TreeHash(sha256(EMPTY_NODE).digest())
-"""The tree without documents. It is never loaded and never among the new nodes."""
+__all__ = [
+    "ANY",
+    "EMPTY_NODE",
+    "EMPTY_TREE",
+    "NODE_ROWS_MAX",
+    "Anything",
+    "Applied",
+    "Change",
+    "Entry",
+    "LoadNode",
+    "Mode",
+    "Move",
+    "Put",
+    "Remove",
+    "Totals",
+    "TreeHash",
+    "apply",
+    "build",
+    "find",
+    "prove",
+    "scan",
+    "totals",
+]
 
 
 class Anything(Enum):
@@ -119,15 +142,21 @@ async def apply(root: TreeHash, changes: Sequence[Change], load: LoadNode) -> Ap
     `path` and `other`, where a document would lie below another document (R-18). Each node is
     loaded at most once. A change that changes nothing is fine: the root stays (R-20).
     """
-    reader = _Reader(load)
+    reader = Reader(load)
     batch = _Batch(root, reader)
     before = [await batch.decide(change) for change in changes]
     for path, low, high in batch.inserted:
         await batch.check_folders(path, low, high)
-    height, _ = await reader.fetch(root)
-    weaver = _Weaver(reader.nodes, height)
+    height, rows = await reader.fetch(root)
+    if not batch.edits:
+        return Applied(root, {}, *sums(height, rows), tuple(before))
+    if len(batch.edits) == 1:
+        edited = _edit_leaf(root, *next(iter(batch.edits.items())), reader.nodes)
+        if edited is not None:
+            return Applied(*edited, tuple(before))
+    weaver = Weaver(reader.nodes, height)
     await _Rewriting(sorted(batch.edits.items()), reader, weaver).visit(root, rightmost=True)
-    return await weaver.finish(reader, tuple(before))
+    return Applied(*await weaver.finish(reader), tuple(before))
 
 
 async def build(entries: Iterable[Entry]) -> Applied:
@@ -136,7 +165,7 @@ async def build(entries: Iterable[Entry]) -> Applied:
     Malformed where a path is not greater than the one before it; Conflict, with `path` and
     `other`, where a document lies below another document (R-18).
     """
-    weaver = _Weaver({}, 0)
+    weaver = Weaver({}, 0)
     previous = ""
     outer: list[str] = []
     for entry in entries:
@@ -152,7 +181,7 @@ async def build(entries: Iterable[Entry]) -> Applied:
         outer.append(path)
         weaver.add(0, _row(entry))
         previous = path
-    return await weaver.finish(_Reader(_no_nodes), ())
+    return Applied(*await weaver.finish(Reader(_no_nodes)))
 
 
 async def find(root: TreeHash, path: str, load: LoadNode) -> Entry | None:
@@ -161,7 +190,7 @@ async def find(root: TreeHash, path: str, load: LoadNode) -> Entry | None:
     Over the nodes of `prove`, with a `load` that checks each hash, this is the verification of a
     proof, of presence as of absence.
     """
-    row, _, _ = await _Reader(load).locate(root, path)
+    row, _, _ = await Reader(load).locate(root, path)
     return None if row is None else Entry(*row)
 
 
@@ -174,7 +203,7 @@ async def prove(root: TreeHash, path: str, load: LoadNode) -> list[bytes]:
         proof.append(data)
         return data
 
-    await _Reader(remember).locate(root, path)
+    await Reader(remember).locate(root, path)
     return proof or [EMPTY_NODE]
 
 
@@ -186,7 +215,7 @@ async def scan(
     A node is loaded when the first entry below it is asked for: the first costs one node a level.
     """
     start = prefix if after is None else max(after, prefix)
-    async for row in _walk(root, start, _forgetful(load)):
+    async for row in walk(root, start, forgetful(load)):
         if not row[0].startswith(prefix):
             return
         if row[0] != after:
@@ -196,117 +225,38 @@ async def scan(
 async def totals(root: TreeHash, load: LoadNode, *, prefix: str = "") -> Totals:
     """The documents whose path begins with `prefix`, counted from at most two nodes a level."""
     documents = size = 0
-    waiting: list[bytes] = [root]
-    node = _forgetful(load)
+    node = forgetful(load)
+    waiting: list[tuple[bytes, bool]] = [(root, prefix == "")]
     while waiting:
-        level, rows = await node(waiting.pop())
+        digest, clear = waiting.pop()
+        level, rows = await node(digest)
         first = bisect_left(rows, (prefix,))
         for at in range(first, len(rows)):
             row = rows[at]
             inside = row[0].startswith(prefix)
+            # Nothing below the child comes before `prefix`: it follows one that ends there.
+            clear = clear or at > first
             if level == 0 and inside:
                 documents += 1
                 size += row[2]
-            elif inside and (at > first or prefix == ""):
-                # The child before it ends at or after `prefix`, so all of this child begins so.
+            elif inside and clear:
                 documents += row[2]
                 size += row[3]
             elif level:
-                waiting.append(row[1])
+                waiting.append((row[1], clear))
             if not inside:
                 break
     return Totals(documents, size)
 
 
-def level_of(path: str) -> int:
-    """The trailing zero digits of the path's hexadecimal SHA-256: the levels at which it ends."""
-    digest = sha256(path.encode()).digest()
-    if digest[31] & 15:
-        return 0
-    return 64 - len(digest.hex().rstrip("0"))
-
-
-def read_node(data: bytes) -> tuple[int, list[tuple[Any, ...]]]:
-    """A node's level and rows: (path, blob, size[, mode]) in a leaf, else (last path, node hash,
-    documents, bytes), ascending.
-    """
-    return _decode(data)
-
-
-Row: TypeAlias = tuple[Any, ...]
-Node: TypeAlias = tuple[int, list[Row]]
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[Any, ...]]]).decode
-
-
-def _row(entry: Entry) -> Row:
+def _row(entry: Entry | Put) -> Row:
     if entry.mode:
         return (entry.path, entry.blob, entry.size, entry.mode)
     return (entry.path, entry.blob, entry.size)
 
 
-class _Reader:
-    """Loads and decodes nodes, each once; lives as long as one call."""
-
-    __slots__ = ("load", "nodes")
-
-    def __init__(self, load: LoadNode) -> None:
-        self.load = load
-        self.nodes: dict[bytes, Node] = {EMPTY_TREE: (0, [])}
-
-    async def fetch(self, digest: bytes) -> Node:
-        node = self.nodes.get(digest)
-        if node is None:
-            node = self.nodes[digest] = _decode(await self.load(digest))
-        return node
-
-    async def locate(self, root: bytes, path: str) -> tuple[Row | None, str | None, str | None]:
-        """The row at `path`; or None, the greatest path below it and the least above it."""
-        low = None
-        digest = root
-        while True:
-            level, rows = self.nodes.get(digest) or await self.fetch(digest)
-            at = bisect_left(rows, (path,))
-            if at:
-                low = rows[at - 1][0]
-            if level == 0:
-                break
-            digest = rows[at][1] if at < len(rows) else rows[-1][1]
-        if at == len(rows):
-            return None, low, None
-        row = rows[at]
-        return (row, None, None) if row[0] == path else (None, low, row[0])
-
-
 async def _no_nodes(digest: bytes) -> bytes:
     raise AssertionError("a tree built from scratch has nothing to load")
-
-
-def _forgetful(load: LoadNode) -> Callable[[bytes], Awaitable[Node]]:
-    """A node's level and rows by its hash, not kept: a scan holds one node a level."""
-
-    async def node(digest: bytes) -> Node:
-        return (0, []) if digest == EMPTY_TREE else _decode(await load(digest))
-
-    return node
-
-
-async def _walk(
-    root: bytes, start: str, node: Callable[[bytes], Awaitable[Node]]
-) -> AsyncIterator[Row]:
-    """The leaf rows from the first path that is not less than `start`."""
-    level, rows = await node(root)
-    stack = [(level, rows, bisect_left(rows, (start,)))]
-    while stack:
-        level, rows, at = stack.pop()
-        if level == 0:
-            for row in rows[at:]:
-                yield row
-        elif at < len(rows):
-            stack.append((level, rows, at + 1))
-            level, below = await node(rows[at][1])
-            stack.append((level, below, bisect_left(below, (start,))))
 
 
 class _Batch:
@@ -314,7 +264,7 @@ class _Batch:
 
     __slots__ = ("edits", "inserted", "reader", "root", "touched")
 
-    def __init__(self, root: bytes, reader: _Reader) -> None:
+    def __init__(self, root: bytes, reader: Reader) -> None:
         self.root = root
         self.reader = reader
         self.touched: set[str] = set()
@@ -325,7 +275,7 @@ class _Batch:
         """Checks one change's expectation and takes it up; the entry that was there before."""
         if isinstance(change, Put):
             current = await self.take(change.path, change.expected, change.expected is None)
-            row = _row(Entry(change.path, change.blob, change.size, change.mode))
+            row = _row(change)
             if current != row:
                 self.edits[change.path] = row
         elif isinstance(change, Remove):
@@ -384,7 +334,7 @@ class _Batch:
         prefix = path + "/"
         if high is None or (high > prefix and not high.startswith(prefix)):
             return
-        async for row in _walk(self.root, prefix, self.reader.fetch):
+        async for row in walk(self.root, prefix, self.reader.fetch):
             if not row[0].startswith(prefix):
                 return
             if self.edits.get(row[0], row) is not None:
@@ -410,74 +360,47 @@ def _folder_conflict(below: str, above: str) -> Conflict:
     )
 
 
-class _Weaver:
-    """Rows go in, in order, level by level; nodes come out wherever the paths say one ends."""
+def _edit_leaf(
+    root: bytes, path: str, new: Row | None, nodes: dict[bytes, Node]
+) -> tuple[TreeHash, dict[TreeHash, bytes], int, int] | None:
+    """One edit, quickly, where no node ends elsewhere than before; None where one might.
 
-    __slots__ = ("known", "nodes", "open", "single")
-
-    def __init__(self, known: dict[bytes, Node], height: int) -> None:
-        self.known = known
-        self.nodes: dict[TreeHash, bytes] = {}
-        self.open: list[list[Row]] = [[] for _ in range(height + 1)]
-        """For each level the rows after the last node that has ended there."""
-        self.single: dict[bytes, Row] = {}
-        """The inner nodes of one row, which a root must not be."""
-
-    def add(self, level: int, row: Row) -> None:
-        """Adds a row of `level`, and ends its node where its path does."""
-        self.open[level].append(row)
-        if level_of(row[0]) > level:
-            self.end(level)
-
-    def end(self, level: int) -> None:
-        """Ends the node of the open rows of `level`: it is a row of the next level."""
-        rows = self.open[level]
-        if len(rows) > NODE_ROWS_MAX:
-            raise Malformed(
-                f"a tree node has at most {NODE_ROWS_MAX} rows; these paths would make one of"
-                f" {len(rows)}",
-                path=rows[-1][0],
-                limit=NODE_ROWS_MAX,
-            )
-        self.open[level] = []
-        data = _encode((level, rows))
+    That is the usual write: it keeps the last path of its leaf and adds none that ends one, so
+    each node from the leaf to the root differs in one row. The answer is Applied's first fields.
+    """
+    way: list[tuple[int, list[Row], int]] = []
+    digest = root
+    while True:
+        level, rows = nodes[digest]
+        at = bisect_left(rows, (path,))
+        if at == len(rows):
+            return None
+        way.append((level, rows, at))
+        if level == 0:
+            break
+        digest = rows[at][1]
+    old = rows[at] if rows[at][0] == path else None
+    if new is None or old is None:
+        if at == len(rows) - 1 and new is None:
+            return None
+        if old is None and (level_of(path) or len(rows) >= NODE_ROWS_MAX):
+            return None
+    documents = (new is not None) - (old is not None)
+    size = (0 if new is None else new[2]) - (0 if old is None else old[2])
+    rows = rows[:at] + ([] if new is None else [new]) + rows[at if old is None else at + 1 :]
+    made: dict[TreeHash, bytes] = {}
+    while True:
+        data = write_node((level, rows))
         digest = TreeHash(sha256(data).digest())
-        if digest not in self.known:
-            self.nodes[digest] = data
-        documents = len(rows) if level == 0 else sum([row[2] for row in rows])
-        row = (rows[-1][0], digest, documents, sum([row[2 if level == 0 else 3] for row in rows]))
-        if level and len(rows) == 1:
-            self.single[digest] = rows[0]
-        if level + 1 == len(self.open):
-            self.open.append([])
-        self.add(level + 1, row)
-
-    def pending(self, level: int) -> bool:
-        """Whether a row below `level` waits for the next node to join it."""
-        return any(self.open[:level])
-
-    async def finish(self, reader: _Reader, before: tuple[Entry | None, ...]) -> Applied:
-        """Ends the last node of each level, up to the level with one node: the root."""
-        if not any(self.open):
-            return Applied(EMPTY_TREE, {}, 0, 0, before)
-        level = 0
-        while level == 0 or len(self.open[level]) != 1 or any(self.open[level + 1 :]):
-            if self.open[level]:
-                self.end(level)
-            level += 1
-        row = self.open[level][0]
-        # Rows that end at many levels make nodes of one row above the root; and where all but one
-        # subtree was removed, that subtree may begin with such nodes itself.
-        while True:
-            below = self.single.get(row[1])
-            if below is None and row[1] not in self.nodes:
-                height, rows = await reader.fetch(row[1])
-                below = rows[0] if height and len(rows) == 1 else None
-            if below is None:
-                break
-            self.nodes.pop(row[1], None)
-            row = below
-        return Applied(row[1], self.nodes, row[2], row[3], before)
+        made[digest] = data
+        way.pop()
+        if not way:
+            break
+        level, above, at = way[-1]
+        last, _, below, bytes_below = above[at]
+        rows = above.copy()
+        rows[at] = (last, digest, below + documents, bytes_below + size)
+    return digest, made, *sums(level, rows)
 
 
 class _Rewriting:
@@ -489,9 +412,7 @@ class _Rewriting:
 
     __slots__ = ("at", "edits", "reader", "weaver")
 
-    def __init__(
-        self, edits: list[tuple[str, Row | None]], reader: _Reader, weaver: _Weaver
-    ) -> None:
+    def __init__(self, edits: list[tuple[str, Row | None]], reader: Reader, weaver: Weaver) -> None:
         self.edits = edits
         self.reader = reader
         self.weaver = weaver
