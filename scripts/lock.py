@@ -53,11 +53,17 @@ def build_requirements() -> list[str]:
 
 def resolve(resolver: Path, folder: Path) -> str:
     """The locked requirements, sorted by name, without comments and addresses."""
-    command = [resolver, "pip", "compile", ROOT / "pyproject.toml", folder / "build.in"]
+    command: list[str | Path] = [
+        resolver,
+        "pip",
+        "compile",
+        ROOT / "pyproject.toml",
+        folder / "build.in",
+    ]
     options = ["--generate-hashes", "--universal", "--python-version", "3.11", "--upgrade"]
     quiet = ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "-q"]
     extras = [f"--extra={extra}" for extra in EXTRAS]
-    target = ["--output-file", folder / "requirements.lock"]
+    target: list[str | Path] = ["--output-file", folder / "requirements.lock"]
     done = subprocess.run([*command, *options, *quiet, *extras, *target], cwd=folder)
     if done.returncode != 0:
         sys.exit("the requirements of pyproject.toml could not be resolved")
