@@ -1,0 +1,234 @@
+# ruff: noqa: D102 (a test's name is its sentence)
+"""Races with real concurrency: many writers at once, and exactly what the port promises of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+
+import msgspec
+import pytest
+
+from muniment.model.errors import Conflict
+from muniment.model.events import Head, chain
+from muniment.model.ids import EventId, StoreId, to_bytes
+from muniment.model.revisions import CANONICAL
+from muniment.storage.base import Storage, Transaction, Use
+from muniment.testing.builders import Builder, Home, Step, add_store, make_home, write_step
+
+WRITERS = 12
+
+GROUPS = pytest.mark.parametrize("grouped", [True, False], ids=["in a group", "each alone"])
+"""Whether writers share their store's group, and with it commits, or run alone."""
+
+
+async def count_winners(writes: Sequence[Awaitable[object]]) -> Counter[str]:
+    """How many writes won and how many met a Conflict; anything else is raised."""
+    answers: Counter[str] = Counter()
+    for answer in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, Conflict):
+            raise answer
+        answers["lost" if isinstance(answer, Conflict) else "won"] += 1
+    return answers
+
+
+class RaceCases:
+    """Many writers."""
+
+    @GROUPS
+    async def test_one_writer_moves_a_ref_from_an_expected_revision(
+        self, storage: Storage, grouped: bool
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store
+        steps = [build.step(home.ref, f"/{n}", b"%d" % n, None) for n in range(WRITERS)]
+
+        def moving(step: Step) -> Use[None]:
+            async def use(tx: Transaction) -> None:
+                await tx.lock_store(ws, store.id)
+                ref = await tx.get_ref(ws, store.id, CANONICAL)
+                if ref != step.before:
+                    raise Conflict("canonical has moved")
+                write_step(tx, ws, store, step)
+
+            return use
+
+        group = store.id if grouped else None
+        answers = await count_winners([storage.write(group, moving(step)) for step in steps])
+        assert answers == {"won": 1, "lost": WRITERS - 1}
+
+        async def look(tx: Transaction) -> None:
+            ref = await tx.get_ref(ws, store.id, CANONICAL)
+            (winner,) = [step for step in steps if step.ref == ref]
+            listed = await tx.list_documents(ws, store.id, "/", None, 99)
+            assert [item.path for item in listed] == [winner.change.path]
+            for step in steps:
+                kept = await tx.get_revision(ws, store.id, step.revision.id)
+                assert kept == (step.revision if step is winner else None)
+
+        await storage.read(look)
+
+    @GROUPS
+    async def test_one_writer_creates_a_path(self, storage: Storage, grouped: bool) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store
+
+        async def create(tx: Transaction) -> None:
+            await tx.lock_store(ws, store.id)
+            opened = await tx.open_document(ws, store.id, [], "/new")
+            ref = await tx.get_ref(ws, store.id, CANONICAL)
+            assert opened is not None and ref is not None
+            if opened[2] is not None:
+                raise Conflict("/new exists")
+            write_step(tx, ws, store, build.step(ref, "/new", b"text", None))
+
+        group = store.id if grouped else None
+        answers = await count_winners([storage.write(group, create) for _ in range(WRITERS)])
+        assert answers == {"won": 1, "lost": WRITERS - 1}
+        ref = await storage.read(lambda tx: tx.get_ref(ws, store.id, CANONICAL))
+        assert ref is not None and (ref.version, ref.documents) == (2, 1)
+
+    async def test_one_writer_creates_an_absent_store(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        row = build.store(home.principal)
+
+        async def create(tx: Transaction) -> None:
+            await tx.lock_store(home.workspace, row.id)
+            if await tx.get_store(home.workspace, row.id, []) is not None:
+                raise Conflict("the store exists")
+            add_store(tx, home.workspace, row, build)
+
+        answers = await count_winners([storage.write(None, create) for _ in range(WRITERS)])
+        assert answers == {"won": 1, "lost": WRITERS - 1}
+
+    @GROUPS
+    async def test_reading_a_ref_and_moving_it_without_a_lock_never_fails(
+        self, storage: Storage, grouped: bool
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store.id
+        first = home.ref.version
+
+        async def move(tx: Transaction) -> int:
+            ref = await tx.get_ref(ws, store, CANONICAL)
+            assert ref is not None
+            later = msgspec.structs.replace(ref, version=ref.version + 1)
+            tx.move_ref(ws, store, later, ref)
+            return later.version
+
+        group = store if grouped else None
+        versions = await asyncio.gather(*(storage.write(group, move) for _ in range(8)))
+        assert sorted(versions) == [first + n for n in range(1, 9)]
+        ref = await storage.read(lambda tx: tx.get_ref(ws, store, CANONICAL))
+        assert ref is not None and ref.version == first + 8
+
+    @GROUPS
+    async def test_events_of_one_stream_are_gapless_and_chained(
+        self, storage: Storage, grouped: bool
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, stream = home.workspace, home.store.id
+        facts = {fact.id: fact for fact in (build.fact(n=n) for n in range(WRITERS * 2))}
+        ids = list(facts)
+
+        def appending(*events: EventId) -> Use[list[int]]:
+            async def use(tx: Transaction) -> list[int]:
+                return [(await tx.append(ws, stream, facts[event])).seq for event in events]
+
+            return use
+
+        group = stream if grouped else None
+        numbers = await asyncio.gather(
+            *(storage.write(group, appending(*ids[n : n + 2])) for n in range(0, len(ids), 2))
+        )
+        assert sorted(n for pair in numbers for n in pair) == list(range(1, len(ids) + 1))
+        assert all(second == first + 1 for first, second in numbers)
+        events = await storage.read(lambda tx: tx.list_events(ws, stream, 0, 201))
+        head = Head()
+        for event in events:
+            assert event == chain(to_bytes(stream), head, facts[event.id])
+            head = Head(event.seq, event.hash)
+        assert head.seq == len(ids)
+        assert await storage.read(lambda tx: tx.get_head(ws, stream)) == head
+
+    @GROUPS
+    async def test_an_external_id_is_given_once(self, storage: Storage, grouped: bool) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws = home.workspace
+
+        async def register(tx: Transaction) -> str:
+            found = await tx.find_principal(ws, "ext")
+            if found is None:
+                found = build.principal("ext")
+                tx.put_principal(ws, found)
+            return found.id
+
+        group = ws if grouped else None
+        ids = await asyncio.gather(*(storage.write(group, register) for _ in range(WRITERS)))
+        assert len(set(ids)) == 1
+        listed = await storage.read(lambda tx: tx.list_principals(ws, home.principal, 99))
+        assert [each.id for each in listed] == ids[:1]
+
+    async def test_a_principals_default_store_is_one_of_those_set_at_once(
+        self, storage: Storage
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, me = home.workspace, home.principal
+        rows = [build.store(me) for _ in range(6)]
+
+        def setting(n: int) -> Use[None]:
+            async def use(tx: Transaction) -> None:
+                tx.put_store(ws, rows[n])
+                tx.put_default_store(ws, me, rows[n].id)
+
+            return use
+
+        await asyncio.gather(*(storage.write(None, setting(n)) for n in range(len(rows))))
+        default = await storage.read(lambda tx: tx.get_default_store(ws, me))
+        assert default in [row.id for row in rows]
+
+    async def test_writers_of_many_stores_do_not_disturb_each_other(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws = home.workspace
+        homes: list[Home] = []
+
+        async def fill(tx: Transaction) -> None:
+            homes.clear()
+            for _ in range(4):
+                row = build.store(home.principal)
+                ref = add_store(tx, ws, row, build)
+                homes.append(msgspec.structs.replace(home, store=row, ref=ref))
+
+        def adding(each: Home, path: str) -> Use[None]:
+            async def use(tx: Transaction) -> None:
+                await tx.lock_store(ws, each.store.id)
+                ref = await tx.get_ref(ws, each.store.id, CANONICAL)
+                assert ref is not None
+                write_step(tx, ws, each.store, build.step(ref, path, path.encode(), None))
+                await tx.append(ws, each.store.id, build.fact(path=path))
+
+            return use
+
+        await storage.write(None, fill)
+        paths = [f"/{n}" for n in range(8)]
+        await asyncio.gather(
+            *(storage.write(each.store.id, adding(each, path)) for path in paths for each in homes)
+        )
+        for each in homes:
+
+            async def look(tx: Transaction, store: StoreId = each.store.id) -> None:
+                listed = await tx.list_documents(ws, store, "/", None, 99)
+                assert [item.path for item in listed] == paths
+                ref = await tx.get_ref(ws, store, CANONICAL)
+                assert ref is not None and ref.documents == len(paths)
+                events = await tx.list_events(ws, store, 0, 99)
+                assert [event.seq for event in events] == list(range(1, len(paths) + 1))
+
+            await storage.read(look)
