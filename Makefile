@@ -45,7 +45,8 @@ clean: ## remove all that these targets make, the environment too
 	  fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "Muniment needs Python 3.11 or later; none of these is: $(PYTHONS). Name one: make PYTHON=…" >&2; \
+	  echo "Muniment needs Python 3.11 or later, and found none among: $(PYTHONS)." \
+	    "Name one: make PYTHON=…" >&2; \
 	  exit 1; \
 	fi; \
 	echo "installing into .venv" >&2; \
