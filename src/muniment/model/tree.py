@@ -274,27 +274,25 @@ class _Batch:
     async def decide(self, change: Change) -> Entry | None:
         """Checks one change's expectation and takes it up; the entry that was there before."""
         if isinstance(change, Put):
-            current = await self.take(change.path, change.expected, change.expected is None)
+            current = await self.take(change.path, change.expected)
             row = _row(change)
             if current != row:
                 self.edits[change.path] = row
         elif isinstance(change, Remove):
-            current = await self.take(change.path, change.expected, False)
+            current = await self.take(change.path, change.expected)
             if current is None:
                 raise _expectation_conflict(change.path, change.expected, None)
             self.edits[change.path] = None
         else:
-            current = await self.take(change.source, change.expected, False)
+            current = await self.take(change.source, change.expected)
             if current is None:
                 raise _expectation_conflict(change.source, change.expected, None)
-            await self.take(change.target, None, True)
+            await self.take(change.target, None)
             self.edits[change.source] = None
             self.edits[change.target] = (change.target, *current[1:])
         return None if current is None else Entry(*current)
 
-    async def take(
-        self, path: str, expected: bytes | Literal[Anything.ANY] | None, free: bool
-    ) -> Row | None:
+    async def take(self, path: str, expected: bytes | Literal[Anything.ANY] | None) -> Row | None:
         """The row at `path`, claimed for one change; Conflict where it is not as expected."""
         if path in self.touched:
             raise Malformed(f"two changes touch {path}; a batch may touch a path once", path=path)
@@ -304,7 +302,7 @@ class _Batch:
             if expected is not None and expected is not ANY:
                 raise _expectation_conflict(path, expected, None)
             self.inserted.append((path, low, high))
-        elif expected is not ANY and (free or row[1] != expected):
+        elif expected is not ANY and row[1] != expected:
             raise _expectation_conflict(path, expected, row[1])
         return row
 
@@ -326,7 +324,7 @@ class _Batch:
             ):
                 if len(self.edits) == 1:
                     break
-            elif folder not in self.touched:
+            else:
                 row, _, _ = await self.reader.locate(self.root, folder)
                 if row is not None:
                     raise _folder_conflict(path, folder)
