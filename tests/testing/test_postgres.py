@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_a_port_is_open_only_where_it_was_asked_for() -> None:
             assert connection.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
 
 
+def test_a_server_that_was_killed_closes_cleanly() -> None:
+    server = PostgresServer(durable=False)
+    server.start()
+    folder, data = server.folder, server.data
+    server.kill()
+    server.close()
+    assert not folder.exists()
+    assert not data.exists()
+
+
 def test_a_refused_setting_shows_the_log() -> None:
     server = PostgresServer(settings={"shared_buffers": "none"})
     with pytest.raises(postgres.PostgresError, match="shared_buffers"):
@@ -136,6 +147,16 @@ def test_a_killed_run_leaves_no_server_and_no_folder() -> None:
         server = int((data / "postmaster.pid").read_text().splitlines()[0])
         run.send_signal(signal.SIGKILL)
     wait_until(lambda: is_gone(server) and not folder.exists() and not data.exists())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
+def test_a_temporary_folder_that_only_root_may_enter_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with PostgresServer(durable=False) as server:
+        assert not server.folder.is_relative_to(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")

@@ -24,6 +24,7 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -51,6 +52,7 @@ _STOP_SIGNALS = {
     "immediate": signal.SIGQUIT,
 }
 _SETTINGS = {
+    "dynamic_shared_memory_type": "mmap",  # in the data folder, so a crash leaks none
     "max_connections": "200",
     "shared_buffers": "128MB",
     "timezone": "UTC",
@@ -193,6 +195,10 @@ class PostgresServer:
         """Ends the server and removes its folders. The object cannot be started again after it."""
         if self._watchdog is None:
             return
+        if not self.running and (self._data / "postmaster.pid").exists():
+            # It was killed; only a start on the same data frees its shared memory.
+            with contextlib.suppress(PostgresError):
+                self.start()
         self.stop("immediate")
         (self._data / "postmaster.pid").unlink(missing_ok=True)
         if self._watchdog.stdin is not None:
@@ -250,9 +256,11 @@ class PostgresServer:
             connection.execute(statement)
 
     def _create(self) -> None:
-        self._folder = self._make_folder(None)
+        self._folder = self._make_folder(_temporary_folder())
         self._binaries = _reachable_binaries(self._package, self._folder, self._account)
-        self._data = self._make_folder(None if self.durable else _memory_folder())
+        self._data = self._make_folder(
+            (not self.durable and _memory_folder()) or _temporary_folder()
+        )
         self._port = _free_port() if self._loopback else _SOCKET_PORT
         script = ["sh", "-c", _WATCHDOG, "watchdog", str(self._binaries / "pg_ctl")]
         folders = [str(self._data), str(self._folder)]
@@ -262,7 +270,7 @@ class PostgresServer:
         if self._spawn(initdb + options).wait(START_SECONDS_MAX) != 0:
             raise PostgresError(f"initdb failed\n{self.log()}")
 
-    def _make_folder(self, parent: Path | None) -> Path:
+    def _make_folder(self, parent: Path) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="muniment-postgres-", dir=parent))
         if "user" in self._account:
             os.chown(folder, self._account["user"], self._account["group"])
@@ -365,6 +373,14 @@ def _copy_binaries(package: Path, target: Path, account: _Account) -> Path:
     return copied / "bin"
 
 
+def _temporary_folder() -> Path:
+    """The system's temporary folder, or /tmp where that one is closed to others than root."""
+    folder = Path(tempfile.gettempdir()).resolve()
+    entered = (folder, *folder.parents)
+    is_open = all(part.stat().st_mode & stat.S_IXOTH for part in entered)
+    return folder if is_open or os.geteuid() != 0 else Path("/tmp")
+
+
 def _memory_folder() -> Path | None:
     """The system's folder in memory, where there is one with room; else None."""
     try:
@@ -386,8 +402,9 @@ def _children(parent: int) -> Iterator[int]:
 
     Elsewhere none: the children of a killed server then end by themselves, a little later.
     """
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name, in parentheses, may itself hold anything; state and parent follow it.
-            if int(stat.read_text("ascii", "replace").rpartition(")")[2].split()[1]) == parent:
-                yield int(stat.parent.name)
+            fields = path.read_text("ascii", "replace").rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                yield int(path.parent.name)
