@@ -1,0 +1,184 @@
+"""The composition root: settings become a storage, an App, an ASGI application, a client.
+
+Only this file knows which storage, clock and source of randomness are in use.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from muniment.api import native, site
+from muniment.api.http import HttpApp
+from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
+from muniment.service.app import App, Policy
+from muniment.service.deletions import resume_deletions
+from muniment.service.keys import SECRET_BYTES, new_secret
+from muniment.service.paging import CursorSeal
+from muniment.service.workspaces import ensure_default_workspace
+from muniment.settings import Settings, read_credentials, write_credentials
+from muniment.storage.base import Storage
+from muniment.storage.sealing import Sealer
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+log = structlog.get_logger("muniment")
+
+
+def now() -> int:
+    """UTC microseconds."""
+    return time.time_ns() // 1000
+
+
+def new_id(kind: str) -> str:
+    """An id of `kind` (a key of PREFIXES): 48 bits of milliseconds, then 80 random ones."""
+    milliseconds = time.time_ns() // 1_000_000
+    return f"{PREFIXES[kind]}_{milliseconds:012x}{os.urandom(10).hex()}"
+
+
+def make_storage(settings: Settings) -> Storage:
+    """The storage that the database's address names. Adapters are loaded when they are needed."""
+    url = settings.database_url
+    sealer = make_sealer(settings)
+    if url.startswith("memory:"):
+        from muniment.storage.inmemory import InMemoryStorage
+
+        return InMemoryStorage(os.urandom(32))
+    if url.startswith("sqlite:"):
+        from muniment.storage.sqlite import SqliteStorage
+
+        path = Path(url.removeprefix("sqlite://").removeprefix("/") or "muniment.db")
+        sealed = sealer if settings.master_key else None
+        return SqliteStorage(path.expanduser(), os.urandom, sealed)
+    from muniment.storage.postgres import PostgresStorage
+
+    if not settings.master_key:
+        log.warning("data keys lie unwrapped: set MUNIMENT_MASTER_KEY to wrap them")
+    return PostgresStorage(url, os.urandom, sealer, connections=settings.connections_max)
+
+
+def make_sealer(settings: Settings) -> Sealer:
+    """What seals bodies; with a master key it wraps their keys."""
+    if not settings.master_key:
+        return Sealer(os.urandom)
+    return Sealer(os.urandom, {1: bytes.fromhex(settings.master_key)}, 1)
+
+
+async def make_app(settings: Settings, storage: Storage) -> App:
+    """The application over a started storage, its schema migrated and its first rows made."""
+    await storage.migrate(now())
+    operator = settings.admin_key
+    app = App(
+        storage=storage,
+        policy=Policy(
+            versioned_surface=settings.versioned_surface,
+            operator_key_hash=hashlib.sha256(operator.encode()).digest() if operator else None,
+            documents_max=settings.documents_max,
+        ),
+        cursors=CursorSeal(await storage.cursor_key(), os.urandom),
+        now=now,
+        new_id=new_id,
+        random_bytes=os.urandom,
+    )
+    await ensure_default_workspace(app, owner_secret(settings))
+    return app
+
+
+def owner_secret(settings: Settings) -> str:
+    """The local owner's key: from the credentials file, which is made where it is absent."""
+    secret = read_credentials(settings.credentials)
+    if secret is not None:
+        return secret
+    made = new_secret(DEFAULT_WORKSPACE, os.urandom(SECRET_BYTES))
+    return write_credentials(settings.credentials, made)
+
+
+def make_http(settings: Settings, app: App) -> HttpApp:
+    """The HTTP application: every dialect over one App."""
+    base_url = settings.public_url
+    wire = native.dialect(base_url)
+    return HttpApp(
+        app,
+        (wire, site.dialect(base_url, wire)),
+        hosts=allowed_hosts(settings),
+        new_request_id=lambda: "req_" + os.urandom(12).hex(),
+    )
+
+
+def allowed_hosts(settings: Settings) -> tuple[str, ...]:
+    """The host names that requests may name (R-48)."""
+    hosts = [*LOOPBACK_HOSTS, settings.host, urlsplit(settings.public_url).hostname or ""]
+    hosts += [host.strip().lower() for host in settings.allowed_hosts.split(",")]
+    return tuple(host for host in hosts if host)
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[HttpApp]:
+    """The HTTP application with its storage open; interrupted deletions go on beside it."""
+    storage = make_storage(settings)
+    await storage.start()
+    try:
+        app = await make_app(settings, storage)
+        resuming = asyncio.create_task(resume_deletions(app))
+        try:
+            yield make_http(settings, app)
+        finally:
+            if not resuming.done():
+                resuming.cancel()
+            await asyncio.gather(resuming, return_exceptions=True)
+    finally:
+        await storage.stop()
+
+
+def make_asgi(settings: Settings) -> ASGIApp:
+    """The ASGI application that opens and closes with the server's lifespan."""
+    state: dict[str, HttpApp] = {}
+
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await state["http"](scope, receive, send)
+            return
+        await receive()
+        try:
+            async with opened(settings) as http:
+                state["http"] = http
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            log.error("start failed", reason=str(error))
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+    return asgi
+
+
+def configure_logging(settings: Settings) -> None:
+    """One JSON line an event on standard error, without content."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_json_line),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[settings.log_level.upper()]
+        ),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _json_line(event: object, **_: object) -> bytes:
+    return msgspec.json.encode(event, enc_hook=str)

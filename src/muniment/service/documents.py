@@ -1,0 +1,168 @@
+"""The document surface: content by path, compare-and-swap by hash, no history (C-006 … C-008)."""
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from muniment.model import tree
+from muniment.model.access import Action, Actor
+from muniment.model.documents import (
+    Document,
+    DocumentItem,
+    Precondition,
+    check_delete,
+    check_put,
+)
+from muniment.model.errors import NotFound, Unavailable
+from muniment.model.ids import StoreId
+from muniment.model.paths import check_path, check_prefix
+from muniment.model.revisions import CANONICAL
+from muniment.model.stores import Ref, StoreRecord
+from muniment.model.text import check_content
+from muniment.service import guard
+from muniment.service.app import App
+from muniment.service.paging import Page, Slice
+from muniment.service.revisions import Edit, Target, apply, node_loader
+from muniment.storage.base import Transaction
+
+
+class PutResult(Struct, frozen=True):
+    """The document a put left; `created` where its path was free before."""
+
+    document: Document
+    created: bool
+
+
+class DocumentList(Struct, frozen=True):
+    """A page of documents and the hash of the tree they come from."""
+
+    page: Slice[DocumentItem]
+    tree: bytes
+
+
+async def get_document(app: App, actor: Actor, store: StoreId, path: str) -> Document:
+    """The document with its content. NotFound where there is none; Malformed for a bad path."""
+    check_path(path)
+
+    async def use(tx: Transaction) -> Document:
+        _, document = await guard.open_document(tx, actor, store, path, Action.READ, content=True)
+        if document is None:
+            raise NotFound(f"no document at {path}", path=path)
+        return document
+
+    return await app.storage.read(use)
+
+
+async def put_document(
+    app: App, actor: Actor, store: StoreId, path: str, content: str, *, precondition: Precondition
+) -> PutResult:
+    """Creates or replaces the document, one revision of canonical (R-10).
+
+    The same content again makes no revision. Malformed for a bad path or content, Conflict for a
+    missed precondition (C-205, C-210) or a path that is a folder.
+    """
+    check_path(path, write=True)
+    body = check_content(content)
+    blob = hashlib.sha256(body).digest()
+    stamp = app.revision_stamp(1)
+
+    async def use(tx: Transaction) -> PutResult:
+        record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
+        check_put(path, current, precondition)
+        if current is not None and current.blob == blob:
+            return PutResult(current, created=False)
+        target = Target(actor, record, await canonical(tx, actor, record))
+        _, left = await apply(app, tx, target, [Edit(path, body, blob, current)], stamp)
+        return PutResult(left[0], created=current is None)
+
+    return await app.storage.write(store, use)
+
+
+async def delete_document(
+    app: App, actor: Actor, store: StoreId, path: str, *, precondition: Precondition
+) -> None:
+    """Removes the document, one revision of canonical.
+
+    NotFound on a free path; Conflict where the current hash is not sent or another one.
+    """
+    check_path(path)
+    stamp = app.revision_stamp(1)
+
+    async def use(tx: Transaction) -> None:
+        record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
+        check_delete(path, current, precondition)
+        target = Target(actor, record, await canonical(tx, actor, record))
+        await apply(app, tx, target, [Edit(path, None, None, current)], stamp)
+
+    await app.storage.write(store, use)
+
+
+async def list_documents(
+    app: App, actor: Actor, store: StoreId, page: Page, *, prefix: str = "/"
+) -> DocumentList:
+    """A page of the documents below `prefix`, in the order of their paths' bytes.
+
+    All pages of one list show the tree that its first page showed, whatever is written meanwhile
+    (K15). Malformed for a bad prefix or cursor.
+    """
+    check_prefix(prefix)
+    pins = (store, prefix)
+    pin = None
+    if page.cursor is not None:
+        pin = app.cursors.open(actor.workspace, "documents", pins, page.cursor)
+
+    async def use(tx: Transaction) -> tuple[list[DocumentItem], Ref | _Pin]:
+        record, _ = await guard.open_store(tx, actor, store, Action.READ)
+        ref = await canonical(tx, actor, record)
+        if pin is None:
+            items = await tx.list_documents(actor.workspace, store, prefix, None, page.limit + 1)
+            return items, ref
+        pinned = _Pin(*pin)
+        if ref.tree == pinned.tree:
+            items = await tx.list_documents(
+                actor.workspace, store, prefix, pinned.after, page.limit + 1
+            )
+        else:
+            items = await _list_pinned(tx, actor, record, pinned, (prefix, page.limit + 1))
+        return items, pinned
+
+    items, at = await app.storage.read(use, scan=True)
+    next_page = None
+    if len(items) > page.limit:
+        items = items[: page.limit]
+        position = (at.tree, at.version, items[-1].path)
+        next_page = app.cursors.seal(actor.workspace, "documents", pins, position)
+    return DocumentList(Slice(items, next_page), at.tree)
+
+
+class _Pin(Struct, frozen=True):
+    """Where a list goes on: the tree it shows, that tree's canonical position, the last path."""
+
+    tree: bytes
+    version: int
+    after: str
+
+
+async def _list_pinned(
+    tx: Transaction, actor: Actor, store: StoreRecord, pin: _Pin, wanted: tuple[str, int]
+) -> list[DocumentItem]:
+    """The next items of a tree that canonical has left, from its immutable nodes."""
+    prefix, limit = wanted
+    entries: list[tree.Entry] = []
+    load = node_loader(tx, actor, store)
+    async for entry in tree.scan(tree.TreeHash(pin.tree), load, after=pin.after, prefix=prefix):
+        entries.append(entry)
+        if len(entries) == limit:
+            break
+    paths: Sequence[str] = [entry.path for entry in entries]
+    times = await tx.changed_at(actor.workspace, store.id, paths, pin.version)
+    return [DocumentItem(e.path, e.blob, e.size, times[e.path]) for e in entries]
+
+
+async def canonical(tx: Transaction, actor: Actor, store: StoreRecord) -> Ref:
+    """The store's canonical ref, which every store has from its creation to its deletion."""
+    ref = await tx.get_ref(actor.workspace, store.id, CANONICAL)
+    if ref is None:
+        raise Unavailable("the store is being deleted")
+    return ref

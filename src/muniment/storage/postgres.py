@@ -1,0 +1,400 @@
+"""The storage for many nodes: PostgreSQL through psycopg, pipelined group commit (R-80, R-81).
+
+Writers run READ COMMITTED and take the store's row lock first; readers run one REPEATABLE READ
+snapshot. Writes of one group in this process share a transaction: a leader takes a connection,
+drains the group's queue, and sends inserts buffered, one statement a table. Updates and locks are
+sent without waiting for their answers; a read waits only for itself.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from muniment.model.errors import Unavailable
+from muniment.storage.base import Lost, Use
+from muniment.storage.cache import NodeCache
+from muniment.storage.rows import Row
+from muniment.storage.sealing import Sealer
+from muniment.storage.sql import KEEP, REPLACE, SqlTransaction
+from muniment.storage.statements import (
+    Statement,
+    Table,
+    Words,
+    load_statements,
+    load_tables,
+    migrations,
+    split_script,
+)
+
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[Row]
+
+WORDS = Words(bytes="BYTEA", int="BIGINT", clustered="", lock="FOR UPDATE", mark="$")
+CONNECTIONS_MAX = 10
+WAIT_SECONDS = 10.0
+GROUP_MAX = 64
+RETRIES = 20
+_STATEMENTS = load_statements(WORDS)
+_TABLES = load_tables(WORDS)
+_RERUN = (Lost, errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+"""What another writer can cause and a rerun can mend; a use that read first decides again."""
+
+
+def _insert_texts(table: Table) -> tuple[str, str]:
+    """The statement for one row, and the one for many as an array a column."""
+    into = f"INSERT INTO {table.name} ({', '.join(table.columns)})"
+    marks = ", ".join(f"${n + 1}" for n in range(len(table.columns)))
+    arrays = ", ".join(f"${n + 1}::{kind}[]" for n, kind in enumerate(table.types))
+    conflict = ""
+    if table.name in KEEP:
+        conflict = " ON CONFLICT DO NOTHING"
+    elif table.name in REPLACE:
+        key = [table.columns[position] for position in table.key]
+        rest = ", ".join(f"{name} = excluded.{name}" for name in table.columns if name not in key)
+        conflict = f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+    return f"{into} VALUES ({marks}){conflict}", f"{into} SELECT * FROM unnest({arrays}){conflict}"
+
+
+_INSERTS = {name: _insert_texts(table) for name, table in _TABLES.items()}
+
+
+class PostgresExecutor:
+    """Buffers writes until a read could see them, or the end."""
+
+    locks = True
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._inserts: dict[str, dict[Row, Row]] = {}
+        self._pending: list[tuple[Statement, Row, bool]] = []
+        self._dirty: set[str] = set()
+        self._checks: list[psycopg.AsyncCursor[Row]] = []
+
+    async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """The statement's rows, after what was buffered for its tables."""
+        statement = _STATEMENTS[name]
+        if not self._dirty.isdisjoint(statement.tables):
+            await self.flush()
+        bound = [values[value] for value in statement.values]
+        cursor = await self._connection.execute(statement.text, bound, prepare=True)
+        return await cursor.fetchall()
+
+    def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
+        """Keeps the statement for later; with `one`, Lost at the end unless it returns one row."""
+        statement = _STATEMENTS[name]
+        for table in statement.tables:
+            self._settle(table)
+        self._pending.append((statement, tuple(values[v] for v in statement.values), one))
+        self._dirty |= _TABLES.keys() if name == "lock_store" else statement.tables
+
+    def insert(self, table: str, row: Row) -> None:
+        """Keeps the row; a later row with its key replaces it where the table says so."""
+        rows = self._inserts.setdefault(table, {})
+        key = tuple(row[position] for position in _TABLES[table].key)
+        if table in KEEP:
+            rows.setdefault(key, row)
+        elif table in REPLACE or key not in rows:
+            rows[key] = row
+        else:
+            raise ValueError(f"two rows of {table} have one key")
+        self._dirty.add(table)
+
+    def _settle(self, table: str) -> None:
+        """Turns the table's buffered rows into a pending statement, in their place in order."""
+        rows = self._inserts.pop(table, None)
+        if not rows:
+            return
+        single, many = _INSERTS[table]
+        ordered = [rows[key] for key in sorted(rows)] if len(rows) > 1 else list(rows.values())
+        names = frozenset({table})
+        if len(ordered) == 1:
+            self._pending.append((Statement(table, single, (), names), ordered[0], False))
+        else:
+            columns = tuple(list(column) for column in zip(*ordered, strict=True))
+            self._pending.append((Statement(table, many, (), names), columns, False))
+
+    async def flush(self) -> None:
+        """Sends everything that waits, without waiting for the answers."""
+        for table in list(self._inserts):
+            self._settle(table)
+        pending, self._pending = self._pending, []
+        self._dirty.clear()
+        for statement, values, one in pending:
+            cursor = await self._connection.execute(statement.text, values, prepare=True)
+            if one:
+                self._checks.append(cursor)
+
+    async def check(self) -> None:
+        """Lost unless every conditional write that was sent has changed its row."""
+        for cursor in self._checks:
+            if len(await cursor.fetchall()) != 1:
+                raise Lost("a conditional write found another row")
+        self._checks.clear()
+
+
+class _Pending:
+    """A write that waits in its group, and where its answer goes."""
+
+    __slots__ = ("answer", "error", "future", "use")
+
+    def __init__(self, use: Use[Any]) -> None:
+        self.use = use
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+
+class PostgresStorage:
+    """A storage in one PostgreSQL database. Bodies are always sealed (R-82)."""
+
+    def __init__(
+        self,
+        dsn: str,
+        random_bytes: Callable[[int], bytes],
+        sealer: Sealer,
+        *,
+        connections: int = CONNECTIONS_MAX,
+    ) -> None:
+        self._random_bytes = random_bytes
+        self._sealer = sealer
+        self._nodes = NodeCache()
+        self._groups: dict[str, deque[_Pending]] = {}
+        self._leaders: set[asyncio.Task[None]] = set()
+        self._pool = AsyncConnectionPool(
+            dsn,
+            min_size=1,
+            max_size=connections,
+            timeout=WAIT_SECONDS,
+            open=False,
+            kwargs={"autocommit": True, "cursor_factory": psycopg.AsyncRawCursor},
+        )
+
+    async def start(self) -> None:
+        """Connects. Unavailable if the server does not answer."""
+        try:
+            await self._pool.open(wait=True, timeout=WAIT_SECONDS)
+        except (PoolTimeout, psycopg.Error) as error:
+            await self._pool.close()
+            raise Unavailable(f"PostgreSQL does not answer: {error}") from error
+
+    async def stop(self) -> None:
+        """Finishes what was accepted and closes."""
+        if self._leaders:
+            await asyncio.gather(*self._leaders, return_exceptions=True)
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A pooled connection; Unavailable where there is none or it breaks."""
+        try:
+            async with self._pool.connection() as connection:
+                yield connection
+        except (PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if isinstance(error, _RERUN):
+                raise
+            raise Unavailable(f"PostgreSQL does not answer: {error}") from error
+
+    # Schema
+
+    async def migrate(self, now: int) -> int:
+        """Brings the schema to this program's version, one transaction a step; that version.
+
+        Where two nodes start at once, one makes a step and the other finds it made.
+        """
+        steps = migrations(WORDS)
+        newest = steps[-1][0]
+        for _ in range(RETRIES):
+            try:
+                async with self._connection() as connection:
+                    version = await self._version(connection)
+                    if version > newest:
+                        raise Unavailable(
+                            f"the database has schema {version}, this program knows {newest}:"
+                            " upgrade it"
+                        )
+                    for number, name, text in steps:
+                        if number > version:
+                            await self._step(connection, (number, name, now), text)
+                    values = {"cursor_key": self._random_bytes(32)}
+                    executor = PostgresExecutor(connection)
+                    executor.run("add_instance", values)
+                    await executor.flush()
+                    return newest
+            except (errors.UniqueViolation, errors.DuplicateTable):
+                await asyncio.sleep(0.1)
+        raise Unavailable("another node is migrating the database: try again")
+
+    async def _step(self, connection: Connection, version: tuple[int, str, int], text: str) -> None:
+        async with connection.transaction():
+            statements = split_script(text)
+            if version[0] == 1:
+                statements = [s for s in statements if "CREATE TABLE migrations" not in s]
+                await connection.execute(_migrations_table())
+            executor = PostgresExecutor(connection)
+            number, name, now = version
+            executor.run("add_migration", {"version": number, "name": name, "applied_at": now})
+            await executor.flush()
+            for statement in statements:
+                await connection.execute(statement, prepare=False)
+
+    async def _version(self, connection: Connection) -> int:
+        cursor = await connection.execute("SELECT to_regclass('migrations') IS NOT NULL")
+        if not (await cursor.fetchall())[0][0]:
+            return 0
+        cursor = await connection.execute(_STATEMENTS["migration_version"].text)
+        return int((await cursor.fetchall())[0][0] or 0)
+
+    async def check_ready(self) -> None:
+        """Unavailable unless the server answers, the schema is ours and a write works."""
+        newest = migrations(WORDS)[-1][0]
+        async with self._connection() as connection:
+            version = await self._version(connection)
+            if version != newest:
+                raise Unavailable(f"the database has schema {version}, this program {newest}")
+            await connection.execute(_STATEMENTS["probe_instance"].text)
+
+    async def cursor_key(self) -> bytes:
+        """32 bytes shared by every node of this database."""
+        async with self._connection() as connection:
+            cursor = await connection.execute(_STATEMENTS["get_instance"].text)
+            return bytes((await cursor.fetchall())[0][0])
+
+    # Reading
+
+    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+        """Runs `use` on one REPEATABLE READ snapshot."""
+        del scan
+        async with self._connection() as connection, connection.pipeline():
+            await connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
+                answer = await use(tx)
+            except BaseException:
+                await connection.execute("ROLLBACK")
+                raise
+            await connection.execute("COMMIT")
+        return answer
+
+    # Writing
+
+    async def write(self, group: str | None, use: Use[T]) -> T:
+        """Runs `use` with the other waiting writes of its group, in one transaction."""
+        pending = _Pending(use)
+        if group is None:
+            self._begin(self._lead_alone(pending))
+        else:
+            waiting = self._groups.get(group)
+            if waiting is None:
+                self._groups[group] = waiting = deque()
+                self._begin(self._lead(group))
+            waiting.append(pending)
+        answer: T = await asyncio.shield(pending.future)
+        return answer
+
+    def _begin(self, leader: Any) -> None:
+        task = asyncio.get_running_loop().create_task(leader)
+        self._leaders.add(task)
+        task.add_done_callback(self._leaders.discard)
+
+    async def _lead(self, group: str) -> None:
+        """Runs what waits in the group, batch after batch, until nothing does."""
+        waiting = self._groups[group]
+        while waiting:
+            batch: list[_Pending] = []
+            try:
+                async with self._connection() as connection:
+                    while waiting and len(batch) < GROUP_MAX:
+                        batch.append(waiting.popleft())
+                    done = await self._attempt(connection, batch)
+                if not done:
+                    for pending in batch:
+                        await self._run_alone(pending)
+            except BaseException as error:
+                batch = batch or [waiting.popleft() for _ in range(len(waiting))]
+                for pending in batch:
+                    pending.error = error
+            for pending in batch:
+                _resolve(pending)
+        del self._groups[group]
+
+    async def _lead_alone(self, pending: _Pending) -> None:
+        try:
+            await self._run_alone(pending)
+        except BaseException as error:
+            pending.error = error
+        _resolve(pending)
+
+    async def _run_alone(self, pending: _Pending) -> None:
+        for attempt in range(RETRIES):
+            try:
+                async with self._connection() as connection:
+                    if await self._attempt(connection, [pending], alone=True):
+                        return
+            except Unavailable as error:
+                pending.error = error
+                return
+            await asyncio.sleep(0.001 * attempt)
+        pending.error = Unavailable("the write was overtaken too often: try again")
+
+    async def _attempt(
+        self, connection: Connection, group: list[_Pending], *, alone: bool = False
+    ) -> bool:
+        """Whether every member has its answer or error; False has changed nothing."""
+        try:
+            async with connection.pipeline():
+                return await self._transact(connection, group, alone)
+        except _RERUN:
+            await _clear(connection)
+            return False
+        except BaseException:
+            await _clear(connection)
+            raise
+
+    async def _transact(self, connection: Connection, group: list[_Pending], alone: bool) -> bool:
+        await connection.execute("BEGIN")
+        executor = PostgresExecutor(connection)
+        tx = SqlTransaction(executor, self._nodes, self._sealer)
+        for pending in group:
+            before = tx.writes
+            pending.error = None
+            try:
+                pending.answer = await pending.use(tx)
+            except psycopg.Error:
+                raise
+            except BaseException as error:
+                pending.error = error
+                if tx.writes != before:
+                    await connection.execute("ROLLBACK")
+                    return alone and not isinstance(error, Lost)
+        tx.finish()
+        await executor.flush()
+        await executor.check()
+        await connection.execute("COMMIT")
+        return True
+
+
+def _migrations_table() -> str:
+    """The one table that every step, also a first one that crashed, may find there."""
+    text = next(s for s in split_script(migrations(WORDS)[0][2]) if "TABLE migrations" in s)
+    return text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
+
+
+async def _clear(connection: Connection) -> None:
+    """Ends a transaction that failed half-way, so that the connection can be used again."""
+    if not connection.closed:
+        await connection.rollback()
+
+
+def _resolve(pending: _Pending) -> None:
+    if pending.future.done():
+        return
+    if pending.error is None:
+        pending.future.set_result(pending.answer)
+    else:
+        pending.future.set_exception(pending.error)

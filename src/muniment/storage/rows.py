@@ -1,0 +1,187 @@
+"""Rows to records and back, in the column order of `schema.sql` and `queries.sql`."""
+
+from typing import Any
+
+from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
+from muniment.model.events import Event
+from muniment.model.ids import (
+    AssignmentId,
+    ChangeId,
+    DelegationId,
+    DocumentId,
+    EventId,
+    JobId,
+    KeyId,
+    PoolId,
+    PrincipalId,
+    RevisionId,
+    StoreId,
+    WorkspaceId,
+    to_bytes,
+)
+from muniment.model.jobs import Job
+from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
+from muniment.model.revisions import Change, Revision
+from muniment.model.stores import Owner, Ref, StoreRecord, Workspace
+
+Row = tuple[Any, ...]
+
+STORE_WIDTH = 17
+"""How many columns the statements' {store} word stands for."""
+
+_ID_KINDS = {"principal": "prin", "workspace": "wsp"} | {
+    "agent_definition": "agent",
+    "session": "sess",
+    "surface_scope": "scope",
+}
+
+
+def optional(identifier: str | None) -> bytes | None:
+    """The id's bytes, or None."""
+    return None if identifier is None else to_bytes(identifier)
+
+
+def workspace(row: Row) -> Workspace:
+    """From workspace_id, name, status, zero_data_retention, retention_seconds, created_at."""
+    return Workspace(WorkspaceId("wsp_" + row[0].hex()), row[1], row[2], bool(row[3]), *row[4:6])
+
+
+def principal(row: Row) -> Principal:
+    """From principal_id, kind, name, external_id, created_at."""
+    return Principal(PrincipalId("prin_" + row[0].hex()), *row[1:])
+
+
+def api_key(row: Row) -> ApiKey:
+    """From key_id, name, role, principal_id, created_at, expires_at, revoked_at."""
+    return ApiKey(
+        KeyId("apikey_" + row[0].hex()),
+        row[1],
+        row[2],
+        PrincipalId("prin_" + row[3].hex()),
+        *row[4:7],
+    )
+
+
+def delegation(row: Row) -> Delegation:
+    """From delegation_id, principal_id, delegate_id, created_at."""
+    return Delegation(
+        DelegationId("dlg_" + row[0].hex()),
+        PrincipalId("prin_" + row[1].hex()),
+        PrincipalId("prin_" + row[2].hex()),
+        row[3],
+    )
+
+
+def owner_row(row: Row) -> OwnerRow:
+    """From kind, owner_id, name, principal_id, scope_kind, created_at."""
+    kind, raw, name, principal_id, scope_kind, created_at = row
+    return OwnerRow(
+        kind,
+        f"{_ID_KINDS[kind]}_{raw.hex()}",
+        name,
+        PrincipalId("prin_" + principal_id.hex()),
+        scope_kind,
+        created_at,
+    )
+
+
+def assignment(row: Row) -> Assignment:
+    """From assignment_id, store_id, subject_kind, subject_id, can_read, can_write, origin, time."""
+    return Assignment(
+        AssignmentId("perm_" + row[0].hex()),
+        StoreId("memstore_" + row[1].hex()),
+        Subject(row[2], f"{_ID_KINDS[row[2]]}_{row[3].hex()}"),
+        bool(row[4]),
+        bool(row[5]),
+        row[6],
+        row[7],
+    )
+
+
+def store(row: Row) -> StoreRecord:
+    """From the {store} columns, at the head of the row."""
+    kind, owner = row[3], row[4]
+    return StoreRecord(
+        id=StoreId("memstore_" + row[0].hex()),
+        name=row[1],
+        description=row[2],
+        owner=Owner(kind, None if owner is None else f"{_ID_KINDS[kind]}_{owner.hex()}"),
+        status=row[5],
+        version=row[6],
+        generation=row[7],
+        promotion_policy=row[8],
+        require_distinct_reviewer=bool(row[9]),
+        pool=PoolId("pool_" + row[10].hex()),
+        created_by=PrincipalId("prin_" + row[11].hex()),
+        created_at=row[12],
+        updated_at=row[13],
+        archived_at=row[14],
+        deleted_at=row[15],
+        last_event_hash=row[16],
+    )
+
+
+def store_values(record: StoreRecord) -> Row:
+    """The store's columns after workspace_id."""
+    return (
+        to_bytes(record.id),
+        record.name,
+        record.description,
+        record.owner.kind,
+        optional(record.owner.id),
+        record.status,
+        record.version,
+        record.generation,
+        record.promotion_policy,
+        int(record.require_distinct_reviewer),
+        to_bytes(record.pool),
+        to_bytes(record.created_by),
+        record.created_at,
+        record.updated_at,
+        record.archived_at,
+        record.deleted_at,
+        record.last_event_hash,
+    )
+
+
+def rights(can_read: int | None, can_write: int | None) -> Rights:
+    """From the two MAX() columns, None where no assignment matches."""
+    return Rights(bool(can_read), bool(can_write))
+
+
+def ref(row: Row) -> Ref:
+    """From name, revision_id, tree_hash, documents, total_bytes, version, updated_at."""
+    return Ref(row[0], RevisionId("memrev_" + row[1].hex()), *row[2:7])
+
+
+def revision(row: Row) -> Revision:
+    """From revision_id, parent_id, tree_hash, documents, total_bytes, kind, actor, created_at."""
+    parent = None if row[1] is None else RevisionId("memrev_" + row[1].hex())
+    return Revision(RevisionId("memrev_" + row[0].hex()), parent, *row[2:8])
+
+
+def change(row: Row) -> Change:
+    """From the columns of list_changes."""
+    return Change(
+        ChangeId("memver_" + row[0].hex()),
+        RevisionId("memrev_" + row[1].hex()),
+        row[2].decode(),
+        row[3],
+        DocumentId("mem_" + row[4].hex()),
+        row[5],
+        None if row[6] is None else row[6].decode(),
+        *row[7:12],
+    )
+
+
+def event(row: Row) -> Event:
+    """From event_id, seq, type, created_at, commitment, hash, payload, salt."""
+    return Event(EventId("evt_" + row[0].hex()), *row[1:8])
+
+
+def job(row: Row) -> Job:
+    """From job_id, kind, subject_id, created_at; every kind so far is about a store."""
+    return Job(JobId("job_" + row[0].hex()), row[1], "memstore_" + row[2].hex(), row[3])
+
+
+assert set(OWNER_ID_KINDS) <= set(_ID_KINDS)

@@ -1,0 +1,65 @@
+"""Sealing of bodies: AES-256-GCM under a data key of its own for each body (R-82).
+
+The data key lies in the key table, wrapped by the deployment's master key where one is set. To
+destroy that small row is to destroy the body, wherever copies of the ciphertext lie.
+"""
+
+from collections.abc import Callable, Mapping
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import Struct
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+_BODY_NONCE = bytes(NONCE_BYTES)
+"""A data key seals exactly one body, so its nonce may be constant."""
+
+
+class Sealed(Struct, frozen=True):
+    """A body's ciphertext and its data key; `wrapping` 0 means that the key lies unwrapped."""
+
+    body: bytes
+    wrapping: int
+    data_key: bytes
+
+
+class Sealer:
+    """Seals and opens bodies. `master_keys` are 32 bytes each by number; `current` wraps new keys."""
+
+    def __init__(
+        self,
+        random_bytes: Callable[[int], bytes],
+        master_keys: Mapping[int, bytes] | None = None,
+        current: int = 0,
+    ) -> None:
+        self._random_bytes = random_bytes
+        self._masters = {n: AESGCM(key) for n, key in (master_keys or {}).items()}
+        self._current = current
+
+    @property
+    def wraps(self) -> bool:
+        """Whether new data keys are wrapped by a master key."""
+        return self._current != 0
+
+    def seal(self, content: bytes, context: bytes) -> Sealed:
+        """The sealed body; `context` (workspace, pool and blob id) is bound to it."""
+        key = self._random_bytes(KEY_BYTES)
+        body = AESGCM(key).encrypt(_BODY_NONCE, content, context)
+        if self._current:
+            nonce = self._random_bytes(NONCE_BYTES)
+            key = nonce + self._masters[self._current].encrypt(nonce, key, context)
+        return Sealed(body, self._current, key)
+
+    def open(self, sealed: Sealed, context: bytes) -> bytes:
+        """The content. ValueError where the master key is not ours or the bytes were altered."""
+        key = sealed.data_key
+        try:
+            if sealed.wrapping:
+                master = self._masters.get(sealed.wrapping)
+                if master is None:
+                    raise ValueError(f"master key {sealed.wrapping} is not configured")
+                key = master.decrypt(key[:NONCE_BYTES], key[NONCE_BYTES:], context)
+            return AESGCM(key).decrypt(_BODY_NONCE, sealed.body, context)
+        except InvalidTag:
+            raise ValueError("a sealed body does not open with its key") from None

@@ -1,0 +1,726 @@
+"""The transaction over SQL, one text for SQLite and PostgreSQL.
+
+An `Executor` runs statements by name; what it buffers it must show to later reads. Refs and stream
+heads read under the group's lock are kept here until the transaction ends, so that a group moves
+each of them once.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
+from muniment.model.documents import Document, DocumentItem
+from muniment.model.events import Event, Fact, Head, chain
+from muniment.model.ids import (
+    AssignmentId,
+    ChangeId,
+    DelegationId,
+    DocumentId,
+    JobId,
+    KeyId,
+    PoolId,
+    PrincipalId,
+    StoreId,
+    WorkspaceId,
+    to_bytes,
+)
+from muniment.model.jobs import Job
+from muniment.model.owners import OwnerRow
+from muniment.model.paths import prefix_end
+from muniment.model.revisions import Change, Revision
+from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
+from muniment.storage import rows
+from muniment.storage.base import Lost
+from muniment.storage.cache import NodeCache
+from muniment.storage.rows import STORE_WIDTH, Row, optional
+from muniment.storage.sealing import Sealed, Sealer
+
+_PATH_END = b"\xff"
+"""Above every path: UTF-8 never holds this byte."""
+
+_STORE_ERASURES = (
+    "erase_documents",
+    "erase_changes",
+    "erase_revisions",
+    "erase_erasures",
+    "erase_refs",
+    "erase_assignments",
+    "erase_default_stores",
+    "erase_payloads",
+    "erase_events",
+    "erase_stream",
+)
+_POOL_ERASURES = ("erase_blob_keys", "erase_blobs", "erase_nodes")
+
+
+class Executor(Protocol):
+    """Runs the statements of `queries.sql` and inserts rows into the tables of `schema.sql`."""
+
+    locks: bool
+    """Whether rows must be locked; a database with one writer at a time need not."""
+
+    async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """The statement's rows, after everything written before that it could see."""
+
+    def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
+        """Runs the statement; with `one`, Lost unless it returns exactly one row."""
+
+    def insert(self, table: str, row: Row) -> None:
+        """Inserts the row, in the way that KEEP and REPLACE say for its table."""
+
+
+KEEP = frozenset({"workspaces", "principals", "blobs", "blob_keys", "nodes"})
+"""Tables in which a row that is there already stays as it is."""
+
+REPLACE = frozenset({"documents", "stores", "default_stores"})
+"""Tables in which a row replaces the one with its key."""
+
+
+class SqlTransaction:
+    """`storage.base.Transaction` over an executor."""
+
+    def __init__(self, executor: Executor, nodes: NodeCache, sealer: Sealer | None) -> None:
+        self._executor = executor
+        self._nodes = nodes
+        self._sealer = sealer
+        self._refs: dict[tuple[str, str], tuple[Ref, Ref]] = {}
+        self._heads: dict[str, tuple[Head, Head]] = {}
+        self._locked: set[str] = set()
+        self.writes = 0
+
+    # How statements are run
+
+    async def _rows(self, name: str, workspace: WorkspaceId, /, **values: Any) -> list[Row]:
+        values["workspace"] = to_bytes(workspace)
+        return await self._executor.rows(name, values)
+
+    async def _row(self, name: str, workspace: WorkspaceId, /, **values: Any) -> Row | None:
+        found = await self._rows(name, workspace, **values)
+        return found[0] if found else None
+
+    def _run(self, name: str, workspace: WorkspaceId, /, **values: Any) -> None:
+        self.writes += 1
+        values["workspace"] = to_bytes(workspace)
+        self._executor.run(name, values)
+
+    def _insert(self, table: str, workspace: WorkspaceId, *values: Any) -> None:
+        self.writes += 1
+        self._executor.insert(table, (to_bytes(workspace), *values))
+
+    def finish(self) -> None:
+        """Writes the moved refs and stream heads; call before the commit.
+
+        Their rows have been locked since they were read, so nothing needs to be compared.
+        """
+        for (workspace, store), (old, new) in self._refs.items():
+            if new is not old:
+                self._executor.run("move_ref", _ref_values(workspace, store, old, new))
+        for key, (old_head, head) in self._heads.items():
+            workspace_id, stream = bytes.fromhex(key[:32]), bytes.fromhex(key[32:])
+            if head.seq == old_head.seq:
+                continue
+            if old_head.seq == 0:
+                self._executor.insert("streams", (workspace_id, stream, head.seq, head.hash))
+            else:
+                values = {"workspace": workspace_id, "stream": stream, "expected": old_head.seq}
+                values |= {"seq": head.seq, "hash": head.hash}
+                self._executor.run("move_head", values)
+        self._refs.clear()
+        self._heads.clear()
+
+    # Objects
+
+    def put_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes, content: bytes) -> None:
+        if hashlib.sha256(content).digest() != blob:
+            raise ValueError("a blob's id must be the SHA-256 of its content")
+        pool_id = to_bytes(pool)
+        if self._sealer is None:
+            self._insert("blobs", workspace, pool_id, blob, 0, content)
+            return
+        sealed = self._sealer.seal(content, to_bytes(workspace) + pool_id + blob)
+        self._insert("blobs", workspace, pool_id, blob, 1, sealed.body)
+        self._insert("blob_keys", workspace, pool_id, blob, sealed.wrapping, sealed.data_key)
+
+    async def get_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes) -> bytes | None:
+        row = await self._row("get_blob", workspace, pool=to_bytes(pool), blob=blob)
+        return None if row is None else self._open(workspace, pool, blob, row)
+
+    def _open(self, workspace: WorkspaceId, pool: PoolId, blob: bytes, row: Row) -> bytes | None:
+        """The content of a (body, sealed, wrapping, data_key) row; None without its key."""
+        body, sealed, wrapping, data_key = row
+        if sealed:
+            if data_key is None:
+                return None
+            if self._sealer is None:
+                raise ValueError("this database holds sealed bodies: set the master key again")
+            context = to_bytes(workspace) + to_bytes(pool) + blob
+            body = self._sealer.open(Sealed(body, wrapping, data_key), context)
+        if hashlib.sha256(body).digest() != blob:
+            raise ValueError(f"blob {blob.hex()} is damaged: its bytes have another hash")
+        return bytes(body)
+
+    def put_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes, body: bytes) -> None:
+        self._insert("nodes", workspace, to_bytes(pool), node, body)
+        self._nodes.put(pool, node, body)
+
+    async def get_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes) -> bytes:
+        body = self._nodes.get(pool, node)
+        if body is None:
+            row = await self._row("get_node", workspace, pool=to_bytes(pool), node=node)
+            if row is None:
+                raise ValueError(f"tree node {node.hex()} is missing")
+            body = bytes(row[0])
+            if hashlib.sha256(body).digest() != node:
+                raise ValueError(f"tree node {node.hex()} is damaged")
+            self._nodes.put(pool, node, body)
+        return body
+
+    # Workspaces, identities
+
+    def put_workspace(self, workspace: Workspace) -> None:
+        self._insert(
+            "workspaces",
+            workspace.id,
+            workspace.name,
+            workspace.status,
+            int(workspace.zero_data_retention),
+            workspace.retention_seconds,
+            workspace.created_at,
+        )
+
+    async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
+        row = await self._row("get_workspace", workspace)
+        return None if row is None else rows.workspace(row)
+
+    async def list_workspaces(self) -> list[WorkspaceId]:
+        found = await self._executor.rows("list_workspaces", {})
+        return [WorkspaceId("wsp_" + row[0].hex()) for row in found]
+
+    def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
+        self._insert(
+            "principals",
+            workspace,
+            to_bytes(principal.id),
+            principal.kind,
+            principal.name,
+            principal.external_id,
+            principal.created_at,
+        )
+
+    async def get_principal(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> Principal | None:
+        row = await self._row("get_principal", workspace, principal=to_bytes(principal))
+        return None if row is None else rows.principal(row)
+
+    async def find_principal(self, workspace: WorkspaceId, external_id: str) -> Principal | None:
+        row = await self._row("find_principal", workspace, external_id=external_id)
+        return None if row is None else rows.principal(row)
+
+    async def list_principals(
+        self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
+    ) -> list[Principal]:
+        found = await self._rows("list_principals", workspace, after=_after(after), limit=limit)
+        return [rows.principal(row) for row in found]
+
+    def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
+        self._insert(
+            "api_keys",
+            workspace,
+            to_bytes(key.id),
+            to_bytes(key.principal),
+            key.name,
+            key.role,
+            secret_hash,
+            key.created_at,
+            key.expires_at,
+            key.revoked_at,
+        )
+
+    async def get_key(self, workspace: WorkspaceId, key: KeyId) -> ApiKey | None:
+        row = await self._row("get_key", workspace, key=to_bytes(key))
+        return None if row is None else rows.api_key(row)
+
+    async def find_key(
+        self, workspace: WorkspaceId, secret_hash: bytes
+    ) -> tuple[Workspace, ApiKey] | None:
+        row = await self._row("find_key", workspace, secret_hash=secret_hash)
+        return None if row is None else (rows.workspace(row[7:]), rows.api_key(row[:7]))
+
+    async def list_keys(
+        self, workspace: WorkspaceId, after: KeyId | None, limit: int
+    ) -> list[ApiKey]:
+        found = await self._rows("list_keys", workspace, after=_after(after), limit=limit)
+        return [rows.api_key(row) for row in found]
+
+    def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
+        self._run("revoke_key", workspace, key=to_bytes(key), at=at)
+
+    def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
+        self._insert(
+            "delegations",
+            workspace,
+            to_bytes(delegation.id),
+            to_bytes(delegation.principal),
+            to_bytes(delegation.delegate),
+            delegation.created_at,
+        )
+
+    async def get_delegation(
+        self, workspace: WorkspaceId, delegation: DelegationId
+    ) -> Delegation | None:
+        row = await self._row("get_delegation", workspace, delegation=to_bytes(delegation))
+        return None if row is None else rows.delegation(row)
+
+    async def find_delegation(
+        self, workspace: WorkspaceId, principal: PrincipalId, delegate: PrincipalId
+    ) -> Delegation | None:
+        row = await self._row(
+            "find_delegation",
+            workspace,
+            principal=to_bytes(principal),
+            delegate=to_bytes(delegate),
+        )
+        return None if row is None else rows.delegation(row)
+
+    async def list_delegations(
+        self, workspace: WorkspaceId, after: DelegationId | None, limit: int
+    ) -> list[Delegation]:
+        found = await self._rows("list_delegations", workspace, after=_after(after), limit=limit)
+        return [rows.delegation(row) for row in found]
+
+    def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
+        self._run("delete_delegation", workspace, delegation=to_bytes(delegation))
+
+    def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
+        self._insert(
+            "owners",
+            workspace,
+            owner.kind,
+            to_bytes(owner.id),
+            owner.name,
+            to_bytes(owner.principal),
+            owner.scope_kind,
+            owner.created_at,
+        )
+
+    async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
+        row = await self._row("get_owner", workspace, kind=kind, owner=to_bytes(owner))
+        return None if row is None else rows.owner_row(row)
+
+    async def list_owners(
+        self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
+    ) -> list[OwnerRow]:
+        found = await self._rows(
+            "list_owners", workspace, kind=kind, after=_after(after), limit=limit
+        )
+        return [rows.owner_row(row) for row in found]
+
+    # Assignments
+
+    def put_assignment(self, workspace: WorkspaceId, assignment: Assignment) -> None:
+        self._insert(
+            "assignments",
+            workspace,
+            to_bytes(assignment.store),
+            to_bytes(assignment.subject.id),
+            to_bytes(assignment.id),
+            assignment.subject.kind,
+            int(assignment.read),
+            int(assignment.write),
+            assignment.origin,
+            assignment.created_at,
+        )
+
+    async def get_assignment(
+        self, workspace: WorkspaceId, assignment: AssignmentId
+    ) -> Assignment | None:
+        row = await self._row("get_assignment", workspace, assignment=to_bytes(assignment))
+        return None if row is None else rows.assignment(row)
+
+    async def list_assignments(
+        self,
+        workspace: WorkspaceId,
+        after: AssignmentId | None,
+        limit: int,
+        *,
+        store: StoreId | None = None,
+        subject: Subject | None = None,
+    ) -> list[Assignment]:
+        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        name = "list_assignments"
+        if store is not None:
+            values["store"] = to_bytes(store)
+            name = "list_assignments_of_store"
+        if subject is not None:
+            values["subject"] = to_bytes(subject.id)
+            name = "list_assignments_of_subject" if store is None else "list_assignments_of_both"
+        found = await self._rows(name, workspace, **values)
+        return [rows.assignment(row) for row in found]
+
+    def delete_assignment(self, workspace: WorkspaceId, assignment: AssignmentId) -> None:
+        self._run("delete_assignment", workspace, assignment=to_bytes(assignment))
+
+    # Stores
+
+    def put_store(self, workspace: WorkspaceId, store: StoreRecord) -> None:
+        self._insert("stores", workspace, *rows.store_values(store))
+
+    async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
+        if store not in self._locked:
+            self._locked.add(store)
+            if not self._executor.locks:
+                return
+            values = {"workspace": to_bytes(workspace), "store": to_bytes(store)}
+            self._executor.run("lock_store", values)
+
+    async def get_store(
+        self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
+    ) -> tuple[StoreRecord, Rights] | None:
+        row = await self._row("get_store", workspace, store=to_bytes(store), **_subjects(subjects))
+        if row is None:
+            return None
+        return rows.store(row), rows.rights(row[STORE_WIDTH], row[STORE_WIDTH + 1])
+
+    async def list_stores(
+        self,
+        workspace: WorkspaceId,
+        after: StoreId | None,
+        limit: int,
+        *,
+        readers: Sequence[str] | None,
+        statuses: Sequence[str],
+        name: str | None = None,
+    ) -> list[StoreSummary]:
+        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        values |= {"name": name or "", "any_name": int(name is None)}
+        values |= _padded("status", statuses)
+        statement = "list_stores"
+        if readers is not None:
+            values |= _subjects(readers)
+            statement = "list_stores_of_readers"
+        found = await self._rows(statement, workspace, **values)
+        return [_summary(row) for row in found]
+
+    async def list_stores_of(
+        self, workspace: WorkspaceId, owner: Owner, after: StoreId | None, limit: int
+    ) -> list[StoreId]:
+        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        statement = "list_stores_of_workspace"
+        if owner.id is not None:
+            values |= {"owner_kind": owner.kind, "owner": to_bytes(owner.id)}
+            statement = "list_stores_of"
+        found = await self._rows(statement, workspace, **values)
+        return [StoreId("memstore_" + row[0].hex()) for row in found]
+
+    async def get_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId
+    ) -> StoreId | None:
+        row = await self._row("get_default_store", workspace, principal=to_bytes(principal))
+        return None if row is None else StoreId("memstore_" + row[0].hex())
+
+    def put_default_store(
+        self, workspace: WorkspaceId, principal: PrincipalId, store: StoreId | None
+    ) -> None:
+        if store is None:
+            self._run("delete_default_store", workspace, principal=to_bytes(principal))
+        else:
+            self._insert("default_stores", workspace, to_bytes(principal), to_bytes(store))
+
+    async def get_ref(self, workspace: WorkspaceId, store: StoreId, name: str) -> Ref | None:
+        known = self._refs.get((workspace, store + name))
+        if known is not None:
+            return known[1]
+        row = await self._row("get_ref", workspace, store=to_bytes(store), name=name)
+        if row is None:
+            return None
+        ref = rows.ref(row)
+        if store in self._locked:
+            self._refs[workspace, store + name] = (ref, ref)
+        return ref
+
+    def put_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref) -> None:
+        self._insert(
+            "refs",
+            workspace,
+            to_bytes(store),
+            ref.name,
+            to_bytes(ref.revision),
+            ref.tree,
+            ref.documents,
+            ref.total_bytes,
+            ref.version,
+            ref.updated_at,
+        )
+
+    def move_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref, expected: Ref) -> None:
+        self.writes += 1
+        known = self._refs.get((workspace, store + ref.name))
+        if known is None:
+            values = _ref_values(workspace, store + ref.name, expected, ref)
+            self._executor.run("swap_ref", values, one=True)
+        elif known[1].revision != expected.revision or known[1].version != expected.version:
+            raise Lost(f"ref {ref.name} moved")
+        else:
+            self._refs[workspace, store + ref.name] = (known[0], ref)
+
+    # Documents
+
+    async def open_document(
+        self,
+        workspace: WorkspaceId,
+        store: StoreId,
+        subjects: Sequence[str],
+        path: str,
+        *,
+        content: bool = False,
+    ) -> tuple[StoreRecord, Rights, Document | None] | None:
+        row = await self._row(
+            "open_document_with_content" if content else "open_document",
+            workspace,
+            store=to_bytes(store),
+            path=path.encode(),
+            **_subjects(subjects),
+        )
+        if row is None:
+            return None
+        record = rows.store(row)
+        rights = rows.rights(row[STORE_WIDTH], row[STORE_WIDTH + 1])
+        found = row[STORE_WIDTH + 2 :]
+        if found[0] is None:
+            return record, rights, None
+        body = self._open(workspace, record.pool, found[1], found[6:10]) if content else None
+        document = Document(
+            DocumentId("mem_" + found[0].hex()),
+            path,
+            found[1],
+            found[2],
+            ChangeId("memver_" + found[3].hex()),
+            found[4],
+            found[5],
+            body,
+        )
+        return record, rights, document
+
+    async def list_documents(
+        self, workspace: WorkspaceId, store: StoreId, prefix: str, after: str | None, limit: int
+    ) -> list[DocumentItem]:
+        found = await self._rows(
+            "list_documents",
+            workspace,
+            store=to_bytes(store),
+            start=prefix.encode(),
+            after=b"" if after is None else after.encode(),
+            end=prefix_end(prefix.encode()) or _PATH_END,
+            limit=limit,
+        )
+        return [DocumentItem(row[0].decode(), *row[1:4]) for row in found]
+
+    def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
+        self._insert(
+            "documents",
+            workspace,
+            to_bytes(store),
+            document.path.encode(),
+            to_bytes(document.id),
+            document.blob,
+            document.size,
+            to_bytes(document.change),
+            document.created_at,
+            document.updated_at,
+        )
+
+    def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:
+        self._run("remove_document", workspace, store=to_bytes(store), path=path.encode())
+
+    # Revisions
+
+    def put_revision(self, workspace: WorkspaceId, store: StoreId, revision: Revision) -> None:
+        self._insert(
+            "revisions",
+            workspace,
+            to_bytes(store),
+            to_bytes(revision.id),
+            optional(revision.parent),
+            revision.tree,
+            revision.documents,
+            revision.total_bytes,
+            revision.kind,
+            revision.actor,
+            revision.created_at,
+        )
+
+    async def get_revision(
+        self, workspace: WorkspaceId, store: StoreId, revision: str
+    ) -> Revision | None:
+        row = await self._row(
+            "get_revision", workspace, store=to_bytes(store), revision=to_bytes(revision)
+        )
+        return None if row is None else rows.revision(row)
+
+    def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
+        self._insert(
+            "changes",
+            workspace,
+            to_bytes(store),
+            to_bytes(change.id),
+            to_bytes(change.revision),
+            change.path.encode(),
+            change.n,
+            to_bytes(change.document),
+            change.operation,
+            None if change.moved_from is None else change.moved_from.encode(),
+            change.blob,
+            change.size,
+            change.seq,
+            change.actor,
+            change.created_at,
+        )
+
+    async def list_changes(
+        self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int
+    ) -> list[Change]:
+        found = await self._rows(
+            "list_changes",
+            workspace,
+            store=to_bytes(store),
+            path=path.encode(),
+            up_to=up_to,
+            limit=limit,
+        )
+        return [rows.change(row) for row in found]
+
+    async def changed_at(
+        self, workspace: WorkspaceId, store: StoreId, paths: Sequence[str], up_to: int
+    ) -> dict[str, int]:
+        if not paths:
+            return {}
+        encoded = [path.encode() for path in paths]
+        found = await self._rows(
+            "changed_at",
+            workspace,
+            store=to_bytes(store),
+            first=min(encoded),
+            last=max(encoded),
+            up_to=up_to,
+        )
+        wanted = set(paths)
+        return {path: row[1] for row in found if (path := row[0].decode()) in wanted}
+
+    # Events
+
+    async def append(self, workspace: WorkspaceId, stream: str, fact: Fact) -> Event:
+        self.writes += 1
+        key = workspace[-32:] + stream[-32:]
+        known = self._heads.get(key)
+        if known is None:
+            row = await self._row("lock_head", workspace, stream=to_bytes(stream))
+            head = Head() if row is None else Head(*row)
+            known = (head, head)
+        event = chain(to_bytes(stream), known[1], fact)
+        self._heads[key] = (known[0], Head(event.seq, event.hash))
+        place = (to_bytes(stream), event.seq)
+        self._insert(
+            "events",
+            workspace,
+            *place,
+            to_bytes(event.id),
+            event.type,
+            event.created_at,
+            event.commitment,
+            event.hash,
+        )
+        self._insert("event_payloads", workspace, *place, fact.salt, fact.payload)
+        return event
+
+    async def get_head(self, workspace: WorkspaceId, stream: str) -> Head:
+        known = self._heads.get(workspace[-32:] + stream[-32:])
+        if known is not None:
+            return known[1]
+        row = await self._row("get_head", workspace, stream=to_bytes(stream))
+        return Head() if row is None else Head(*row)
+
+    async def list_events(
+        self, workspace: WorkspaceId, stream: str, after: int, limit: int
+    ) -> list[Event]:
+        found = await self._rows(
+            "list_events", workspace, stream=to_bytes(stream), after=after, limit=limit
+        )
+        return [rows.event(row) for row in found]
+
+    # Erasing
+
+    async def erase_store(
+        self, workspace: WorkspaceId, store: StoreId, pool: PoolId, limit: int
+    ) -> int:
+        self.writes += 1
+        self.finish()
+        erased = 0
+        for name in _STORE_ERASURES:
+            if erased < limit:
+                values = {"store": to_bytes(store), "limit": limit - erased}
+                erased += len(await self._rows(name, workspace, **values))
+        users = await self._rows(
+            "pool_users", workspace, store=to_bytes(store), pool=to_bytes(pool)
+        )
+        if users[0][0] == 0:
+            for name in _POOL_ERASURES:
+                if erased < limit:
+                    values = {"pool": to_bytes(pool), "limit": limit - erased}
+                    erased += len(await self._rows(name, workspace, **values))
+        return erased
+
+    # Jobs
+
+    def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
+        values = (to_bytes(job.id), job.kind, to_bytes(job.subject), job.created_at)
+        self._insert("jobs", workspace, *values, 0, 0, None, None, job.created_at)
+
+    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
+        found = await self._rows("list_jobs", workspace, kind=kind, limit=limit)
+        return [rows.job(row) for row in found]
+
+    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
+        self._run("finish_job", workspace, job=to_bytes(job))
+
+
+def _after(identifier: str | None) -> bytes:
+    return b"" if identifier is None else to_bytes(identifier)
+
+
+def _padded(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Values for a statement's four slots; a slot to spare repeats the first."""
+    if not 1 <= len(values) <= 4:
+        raise ValueError(f"a statement takes one to four values of {name}")
+    return {f"{name}_{n + 1}": values[n if n < len(values) else 0] for n in range(4)}
+
+
+def _subjects(subjects: Sequence[str]) -> dict[str, Any]:
+    return _padded("subject", [to_bytes(subject) for subject in subjects])
+
+
+def _ref_values(workspace: str, store_and_name: str, old: Ref, new: Ref) -> dict[str, Any]:
+    store = store_and_name[: len(store_and_name) - len(new.name)]
+    return {
+        "workspace": to_bytes(workspace),
+        "store": to_bytes(store),
+        "name": new.name,
+        "revision": to_bytes(new.revision),
+        "tree": new.tree,
+        "documents": new.documents,
+        "total_bytes": new.total_bytes,
+        "version": new.version,
+        "updated_at": new.updated_at,
+        "expected_revision": to_bytes(old.revision),
+        "expected_version": old.version,
+    }
+
+
+def _summary(row: Row) -> StoreSummary:
+    canonical = row[STORE_WIDTH + 1 :]
+    return StoreSummary(
+        rows.store(row),
+        None if canonical[0] is None else rows.ref(canonical),
+        row[STORE_WIDTH] is not None,
+    )

@@ -1,0 +1,363 @@
+"""The embedded storage: SQLite through apsw, one writer thread with group commit (R-80, R-25).
+
+Writes wait in a queue; the writer takes all that wait, runs them one after the other in one
+`BEGIN IMMEDIATE`, commits once with `synchronous=FULL`, and then answers. Point reads run on the
+event loop's own connection, scans in a thread. Several processes may share the file.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from muniment.model.errors import Failure, Unavailable
+from muniment.storage.base import Lost, Use
+from muniment.storage.cache import NodeCache
+from muniment.storage.drive import drive
+from muniment.storage.rows import Row
+from muniment.storage.sealing import Sealer
+from muniment.storage.sql import KEEP, REPLACE, SqlTransaction
+from muniment.storage.statements import (
+    Table,
+    Words,
+    load_statements,
+    load_tables,
+    migrations,
+    split_script,
+)
+
+T = TypeVar("T")
+
+WORDS = Words(bytes="BLOB", int="INTEGER", clustered=" WITHOUT ROWID", lock="", mark="?")
+BUSY_MS = 60_000
+GROUP_MAX = 256
+RETRIES = 20
+SCAN_THREADS = 2
+_PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "secure_delete": 1,
+    "foreign_keys": 0,
+    "journal_size_limit": 64 * 1024 * 1024,
+    "temp_store": 2,
+    "cache_size": -16_000,
+}
+_STATEMENTS = load_statements(WORDS)
+
+
+def _insert_text(table: Table) -> str:
+    marks = ", ".join(f"?{n + 1}" for n in range(len(table.columns)))
+    text = f"INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
+    if table.name in KEEP:
+        return f"INSERT {text} ON CONFLICT DO NOTHING"
+    if table.name not in REPLACE:
+        return f"INSERT {text}"
+    key = [table.columns[position] for position in table.key]
+    rest = ", ".join(f"{name} = excluded.{name}" for name in table.columns if name not in key)
+    return f"INSERT {text} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+
+
+_INSERTS = {name: _insert_text(table) for name, table in load_tables(WORDS).items()}
+
+
+class SqliteExecutor:
+    """Runs each statement at once; nothing is buffered."""
+
+    locks = False
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+
+    async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """The statement's rows."""
+        statement = _STATEMENTS[name]
+        bound = tuple([values[value] for value in statement.values])
+        return self._cursor.execute(statement.text, bound).fetchall()
+
+    def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
+        """Runs the statement; with `one`, Lost unless it returns exactly one row."""
+        statement = _STATEMENTS[name]
+        bound = tuple([values[value] for value in statement.values])
+        cursor = self._cursor.execute(statement.text, bound)
+        if one and len(cursor.fetchall()) != 1:
+            raise Lost(name)
+
+    def insert(self, table: str, row: Row) -> None:
+        """Inserts the row, keeping or replacing one with its key as the table says."""
+        self._cursor.execute(_INSERTS[table], row)
+
+
+class _Pending:
+    """A write that waits for the writer, and where its answer goes."""
+
+    __slots__ = ("answer", "call", "error", "future", "loop", "use")
+
+    def __init__(self, use: Use[Any] | None, call: Callable[[], Any] | None = None) -> None:
+        self.use = use
+        self.call = call
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+
+class SqliteStorage:
+    """A storage in one SQLite file. `sealer` None keeps bodies unsealed (R-82)."""
+
+    def __init__(
+        self, path: Path, random_bytes: Callable[[int], bytes], sealer: Sealer | None = None
+    ) -> None:
+        self._path = path
+        self._random_bytes = random_bytes
+        self._sealer = sealer
+        self._nodes = NodeCache()
+        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        self._scans = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="muniment-scan")
+
+    async def start(self) -> None:
+        """Opens the file, making it and its folder where they are absent."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._write_connection = self._open()
+            self._reader = self._open(readonly=True)
+        except (apsw.Error, OSError) as error:
+            raise Unavailable(f"the database {self._path} cannot be opened: {error}") from error
+        self._write_executor = SqliteExecutor(self._write_connection)
+        self._read_executor = SqliteExecutor(self._reader)
+        self._writer = threading.Thread(target=self._work, name="muniment-writer", daemon=True)
+        self._writer.start()
+
+    async def stop(self) -> None:
+        """Finishes what was accepted and closes."""
+        if self._writer is None:
+            return
+        self._queue.put(None)
+        await asyncio.to_thread(self._writer.join)
+        self._writer = None
+        self._scans.shutdown()
+        while not self._readers.empty():
+            self._readers.get().close()
+        self._reader.close()
+        self._write_connection.close()
+
+    def _open(self, *, readonly: bool = False) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        connection = apsw.Connection(str(self._path), flags=flags, statementcachesize=256)
+        connection.set_busy_timeout(BUSY_MS)
+        for name, value in _PRAGMAS.items():
+            connection.execute(f"PRAGMA {name} = {value}").fetchall()
+            if name != "journal_size_limit" and connection.pragma(name) != value:
+                raise Unavailable(f"SQLite does not take the setting {name} = {value}")
+        if readonly:
+            connection.pragma("query_only", True)
+        return connection
+
+    # Schema
+
+    async def migrate(self, now: int) -> int:
+        """Brings the schema to this program's version, one transaction a step; that version."""
+        return await self._on_writer(lambda: self._migrate(now))
+
+    def _migrate(self, now: int) -> int:
+        connection = self._write_connection
+        steps = migrations(WORDS)
+        newest = steps[-1][0]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = self._version(connection)
+            if version > newest:
+                raise Unavailable(
+                    f"the database has schema {version}, this program knows {newest}: upgrade it"
+                )
+            for number, name, text in steps:
+                if number > version:
+                    for statement in split_script(text):
+                        connection.execute(statement)
+                    values = {"version": number, "name": name, "applied_at": now}
+                    self._write_executor.run("add_migration", values)
+            self._write_executor.run("add_instance", {"cursor_key": self._random_bytes(32)})
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return newest
+
+    def _version(self, connection: apsw.Connection) -> int:
+        known = connection.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
+        ).fetchall()
+        if not known:
+            return 0
+        return int(connection.execute("SELECT MAX(version) FROM migrations").fetchall()[0][0] or 0)
+
+    async def check_ready(self) -> None:
+        """Unavailable unless the schema is ours and a write works."""
+        newest = migrations(WORDS)[-1][0]
+        try:
+            version = self._version(self._reader)
+            if version != newest:
+                raise Unavailable(f"the database has schema {version}, this program {newest}")
+            await self._on_writer(self._probe)
+        except apsw.Error as error:
+            raise Unavailable(f"the database does not answer: {error}") from error
+
+    def _probe(self) -> None:
+        self._write_connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._write_connection.execute(_STATEMENTS["probe_instance"].text).fetchall()
+        except BaseException:
+            self._write_connection.execute("ROLLBACK")
+            raise
+        self._write_connection.execute("COMMIT")
+
+    async def cursor_key(self) -> bytes:
+        """32 bytes shared by everything that opens this file."""
+        key: Any = self._reader.execute(_STATEMENTS["get_instance"].text).fetchall()[0][0]
+        return bytes(key)
+
+    # Reading
+
+    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+        """Runs `use` on one snapshot: inline, or in a thread for a scan."""
+        if not scan:
+            return self._read_on(self._reader, self._read_executor, use)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._scans, self._scan, use)
+
+    def _scan(self, use: Use[T]) -> T:
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            connection = self._open(readonly=True)
+        try:
+            return self._read_on(connection, SqliteExecutor(connection), use)
+        finally:
+            self._readers.put(connection)
+
+    def _read_on(self, connection: apsw.Connection, executor: SqliteExecutor, use: Use[T]) -> T:
+        try:
+            connection.execute("BEGIN")
+            try:
+                return drive(use(SqlTransaction(executor, self._nodes, self._sealer)))
+            finally:
+                connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise Unavailable(f"the database does not answer: {error}") from error
+
+    # Writing
+
+    async def write(self, group: str | None, use: Use[T]) -> T:
+        """Runs `use` in the writer's next group; there is one writer, so every group shares it."""
+        answer: T = await self._enqueue(_Pending(use))
+        return answer
+
+    async def _on_writer(self, call: Callable[[], T]) -> T:
+        """Runs a plain call between two groups of the writer thread."""
+        answer: T = await self._enqueue(_Pending(None, call))
+        return answer
+
+    async def _enqueue(self, pending: _Pending) -> Any:
+        self._queue.put(pending)
+        return await asyncio.shield(pending.future)
+
+    def _work(self) -> None:
+        """The writer thread: takes what waits, runs it as one group, answers."""
+        stopping = False
+        while not stopping:
+            batch = [self._queue.get()]
+            while len(batch) < GROUP_MAX:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            stopping = None in batch
+            group = [pending for pending in batch if pending is not None]
+            for pending in group:
+                if pending.call is not None:
+                    _run_call(pending, pending.call)
+            writes = [pending for pending in group if pending.use is not None]
+            if writes:
+                self._run_group(writes)
+            _deliver(group)
+
+    def _run_group(self, group: list[_Pending]) -> None:
+        """One transaction for all; where a member fails after writing, one for each."""
+        try:
+            if not self._attempt(group):
+                for pending in group:
+                    self._run_alone(pending)
+        except apsw.Error as error:
+            failure = Unavailable(f"the database does not answer: {error}")
+            for pending in group:
+                pending.error = failure
+
+    def _run_alone(self, pending: _Pending) -> None:
+        for _ in range(RETRIES):
+            if self._attempt([pending], alone=True):
+                return
+        pending.error = Unavailable("the write was overtaken too often: try again")
+
+    def _attempt(self, group: list[_Pending], *, alone: bool = False) -> bool:
+        """Whether every member has its answer or error; False has changed nothing."""
+        connection = self._write_connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            tx = SqlTransaction(self._write_executor, self._nodes, self._sealer)
+            for pending in group:
+                before = tx.writes
+                pending.error = None
+                try:
+                    pending.answer = drive(cast(Use[Any], pending.use)(tx))
+                except BaseException as error:
+                    pending.error = error
+                    if tx.writes != before:
+                        connection.execute("ROLLBACK")
+                        return alone and not isinstance(error, Lost)
+            tx.finish()
+            connection.execute("COMMIT")
+        except Lost:
+            connection.execute("ROLLBACK")
+            return False
+        except apsw.Error:
+            if not connection.get_autocommit():
+                connection.execute("ROLLBACK")
+            raise
+        return True
+
+
+def _run_call(pending: _Pending, call: Callable[[], Any]) -> None:
+    try:
+        pending.answer = call()
+    except BaseException as error:
+        pending.error = error
+
+
+def _deliver(group: list[_Pending]) -> None:
+    """Hands answers to the event loops that wait for them, one call a loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Pending]] = {}
+    for pending in group:
+        by_loop.setdefault(pending.loop, []).append(pending)
+    for loop, members in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, members)
+
+
+def _resolve(group: list[_Pending]) -> None:
+    for pending in group:
+        if pending.future.done():
+            continue
+        error = pending.error
+        if error is None:
+            pending.future.set_result(pending.answer)
+        elif isinstance(error, apsw.Error) and not isinstance(error, Failure):
+            pending.future.set_exception(Unavailable(f"the database refused: {error}"))
+        else:
+            pending.future.set_exception(error)
