@@ -25,7 +25,7 @@ check: .venv/.ready ## style, types, import contracts, the house rules and the d
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
 
 bench: .venv/.ready ## the benchmarks, as a table and JSON

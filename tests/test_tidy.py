@@ -56,8 +56,9 @@ AMBIENT_NAMES = {
     ("time", "time_ns"),
 }
 
-# Files that may import inside a function: the optional extras, and what must start fast.
-LATE_IMPORTS = {"__init__.py"}
+# Files that may import inside a function, so that what is not used is not loaded at the start:
+# the package's own names, and the drivers of the storages that are not in use.
+LATE_IMPORTS = {"__init__.py", "main.py"}
 
 # Spelled in parts, so that this file does not break its own rules.
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted", "npm" + "js.org", "unpkg" + ".com")
