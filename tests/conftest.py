@@ -1,10 +1,12 @@
 """Fixtures of every test: asynchronous tests run on asyncio, PostgreSQL starts when first asked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from muniment.testing.postgres import PostgresServer
+from wire import Wire, wired
 
 FreshDatabase = Callable[..., str]
 
@@ -56,3 +58,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database on each of the three storages."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    return str(request.getfixturevalue("postgres_dsn"))
+
+
+@pytest.fixture
+async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[Wire]:
+    """The whole application over each storage."""
+    async with wired(tmp_path / "home", database_url) as made:
+        yield made
