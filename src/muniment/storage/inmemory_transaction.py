@@ -1,4 +1,3 @@
-# ruff: noqa: D102 (what each method promises stands in storage.base)
 """The oracle's transaction: the port's methods over the tables.
 
 Writes go to the tables at once and the storage takes them back where the use fails. References
@@ -419,14 +418,11 @@ class InMemoryTransaction:
             f"{row.path}: its blob or change is absent or another one",
         )
         self._expect(
-            lambda: (
-                t.documents.get(part, row.path) != row
-                or t.document_paths.get(part, row.id) == row.path
-            ),
+            lambda: t.documents.count(part) == t.document_paths.count(part),
             f"{row.id} is at two paths",
         )
         old = t.documents.get(part, row.path)
-        if old is not None and old.id != row.id:
+        if old is not None and t.document_paths.get(part, old.id) == row.path:
             t.document_paths.discard(part, old.id)
         t.documents.put(part, row.path, row)
         t.document_paths.put(part, row.id, row.path)

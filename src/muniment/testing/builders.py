@@ -33,6 +33,9 @@ from muniment.storage.base import Storage, Transaction, Use
 ACTOR = b"\x93\xa5actor\xc0\xc0"
 """Some packed author; storages keep it as it is."""
 
+NOBODY = (PrincipalId("prin_" + "0" * 32),)
+"""The subjects of an asker who holds nothing."""
+
 
 class Step(Struct, frozen=True):
     """One revision that puts or removes one document: everything a storage is asked to write."""
@@ -289,7 +292,7 @@ async def change_document(
 
     async def use(tx: Transaction) -> Step:
         await tx.lock_store(home.workspace, home.store.id)
-        opened = await tx.open_document(home.workspace, home.store.id, [], path)
+        opened = await tx.open_document(home.workspace, home.store.id, NOBODY, path)
         ref = await tx.get_ref(home.workspace, home.store.id, CANONICAL)
         assert opened is not None and ref is not None
         step = build.step(ref, path, content, opened[2])

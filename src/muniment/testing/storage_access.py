@@ -9,7 +9,7 @@ from muniment.model.ids import PrincipalId, StoreId, WorkspaceId, to_bytes
 from muniment.model.owners import OWNER_ID_KINDS
 from muniment.model.stores import Owner
 from muniment.storage.base import Storage, Transaction
-from muniment.testing.builders import Builder, doing, make_home
+from muniment.testing.builders import NOBODY, Builder, doing, make_home
 
 
 class WorkspaceCases:
@@ -64,8 +64,8 @@ class WorkspaceCases:
         )
 
         async def look(tx: Transaction) -> None:
-            mine = await tx.get_store(home.workspace, home.store.id, [])
-            theirs = await tx.get_store(other.id, home.store.id, [])
+            mine = await tx.get_store(home.workspace, home.store.id, NOBODY)
+            theirs = await tx.get_store(other.id, home.store.id, NOBODY)
             assert mine is not None and mine[0] == home.store
             assert theirs is not None and theirs[0] == store
             assert await tx.get_ref(other.id, store.id, "canonical") is None
@@ -317,7 +317,6 @@ class AssignmentCases:
                 ([home.principal], Rights()),
                 ([agent.id], Rights()),
                 ([home.principal, agent.id, ws, friend.id], Rights(read=True, write=True)),
-                ([], Rights()),
             ):
                 assert await tx.get_store(ws, store, subjects) == (home.store, rights)
                 opened = await tx.open_document(ws, store, subjects, "/a")
@@ -382,7 +381,30 @@ class AssignmentCases:
             assert await listed(tx, [home.principal]) == every[:1]
             assert await listed(tx, [home.principal, ws]) == every[:2]
             assert await listed(tx, [ws]) == [shared.id]
-            assert await listed(tx, []) == []
 
         await storage.write(None, fill)
+        await storage.read(look)
+
+    async def test_any_number_of_subjects_readers_and_statuses_may_be_asked_for(
+        self, storage: Storage
+    ) -> None:
+        """A Session's actor speaks for its agent, itself, its scope, a principal, everybody."""
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store.id
+        row = build.assignment(store, Subject("principal", home.principal))
+        await storage.write(None, doing(lambda tx: tx.put_assignment(ws, row)))
+        many = [build.new_id("principal") for _ in range(6)] + [home.principal]
+
+        async def look(tx: Transaction) -> None:
+            for subjects, rights in (([], Rights()), (many, Rights(read=True))):
+                assert await tx.get_store(ws, store, subjects) == (home.store, rights)
+                opened = await tx.open_document(ws, store, subjects, "/a")
+                assert opened == (home.store, rights, None)
+            active = ["active"]
+            found = await tx.list_stores(ws, None, 5, readers=many, statuses=active)
+            assert [each.store for each in found] == [home.store]
+            assert await tx.list_stores(ws, None, 5, readers=[], statuses=active) == []
+            assert await tx.list_stores(ws, None, 5, readers=None, statuses=[]) == []
+
         await storage.read(look)

@@ -12,6 +12,7 @@ from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Owner, StoreSummary
 from muniment.storage.base import Storage, Transaction, Use
 from muniment.testing.builders import (
+    NOBODY,
     Builder,
     add_store,
     change_document,
@@ -113,11 +114,11 @@ class StoreCases:
         await storage.write(
             None, doing(lambda tx: tx.put_owner(ws, agent), lambda tx: tx.put_store(ws, row))
         )
-        found = await storage.read(lambda tx: tx.get_store(ws, row.id, []))
+        found = await storage.read(lambda tx: tx.get_store(ws, row.id, NOBODY))
         assert found is not None and found[0] == row
         absent = StoreId(build.new_id("store"))
-        assert await storage.read(lambda tx: tx.get_store(ws, absent, [])) is None
-        opened = await storage.read(lambda tx: tx.open_document(ws, absent, [], "/a"))
+        assert await storage.read(lambda tx: tx.get_store(ws, absent, NOBODY)) is None
+        opened = await storage.read(lambda tx: tx.open_document(ws, absent, NOBODY, "/a"))
         assert opened is None
 
     async def test_putting_a_locked_store_replaces_its_mutable_fields(
@@ -142,16 +143,16 @@ class StoreCases:
 
         async def replace(tx: Transaction) -> None:
             await replacing(home.workspace, row)(tx)
-            inside = await tx.get_store(home.workspace, row.id, [])
+            inside = await tx.get_store(home.workspace, row.id, NOBODY)
             assert inside is not None and inside[0] == row
 
         await storage.write(row.id, replace)
 
         async def look(tx: Transaction) -> None:
             """A deleted store is still answered: the guard decides."""
-            found = await tx.get_store(home.workspace, row.id, [])
+            found = await tx.get_store(home.workspace, row.id, NOBODY)
             assert found is not None and found[0] == row
-            opened = await tx.open_document(home.workspace, row.id, [], "/a")
+            opened = await tx.open_document(home.workspace, row.id, NOBODY, "/a")
             assert opened is not None and opened[0] == row
 
         await storage.read(look)
@@ -163,11 +164,11 @@ class StoreCases:
 
         async def use(tx: Transaction) -> None:
             await tx.lock_store(home.workspace, row.id)
-            assert await tx.get_store(home.workspace, row.id, []) is None
+            assert await tx.get_store(home.workspace, row.id, NOBODY) is None
             add_store(tx, home.workspace, row, build)
 
         await storage.write(row.id, use)
-        found = await storage.read(lambda tx: tx.get_store(home.workspace, row.id, []))
+        found = await storage.read(lambda tx: tx.get_store(home.workspace, row.id, NOBODY))
         assert found is not None
 
     async def test_stores_are_listed_in_order_with_status_name_and_canonical(
@@ -296,12 +297,12 @@ class DocumentCases:
 
         async def look(tx: Transaction) -> None:
             ws, store = home.workspace, home.store.id
-            plain = await tx.open_document(ws, store, [], path)
+            plain = await tx.open_document(ws, store, NOBODY, path)
             assert plain is not None and plain[0] == home.store and plain[2] == row
-            opened = await tx.open_document(ws, store, [], path, content=True)
+            opened = await tx.open_document(ws, store, NOBODY, path, content=True)
             assert opened is not None and opened[2] == full
             for other in ("/é", "/É/\U0001f9fe.md", path + "x"):
-                free = await tx.open_document(ws, store, [], other, content=True)
+                free = await tx.open_document(ws, store, NOBODY, other, content=True)
                 assert free is not None and free[2] is None
 
         await storage.read(look)
@@ -315,7 +316,7 @@ class DocumentCases:
         for content in (b"one", b"two", b"", None, b"three"):
             step = await change_document(storage, build, home, "/a", content)
             opened = await storage.read(
-                lambda tx: tx.open_document(home.workspace, home.store.id, [], "/a")
+                lambda tx: tx.open_document(home.workspace, home.store.id, NOBODY, "/a")
             )
             assert opened is not None and opened[2] == step.document
             seen.append(opened[2])
@@ -342,9 +343,9 @@ class DocumentCases:
 
         async def look(tx: Transaction) -> None:
             ws, store = home.workspace, home.store.id
-            opened = await tx.open_document(ws, store, [], "/new")
+            opened = await tx.open_document(ws, store, NOBODY, "/new")
             assert opened is not None and opened[2] == moved.document
-            old = await tx.open_document(ws, store, [], "/old")
+            old = await tx.open_document(ws, store, NOBODY, "/old")
             assert old is not None and old[2] is None
             assert await tx.list_changes(ws, store, "/new", 99, 9) == [moved.change]
 

@@ -12,6 +12,7 @@ from muniment.model.ids import to_bytes
 from muniment.model.revisions import CANONICAL
 from muniment.storage.base import Storage, Transaction
 from muniment.testing.builders import (
+    NOBODY,
     Builder,
     Home,
     add_store,
@@ -70,12 +71,13 @@ class EventCases:
                 for _ in range(n + 1):
                     await tx.append(home.workspace, stream, build.fact())
 
+        async def numbers(stream: str) -> list[int]:
+            found = await storage.read(lambda tx: tx.list_events(home.workspace, stream, 0, 9))
+            return [event.seq for event in found]
+
         await storage.write(None, use)
         for n, stream in enumerate(streams):
-            events = await storage.read(
-                lambda tx, stream=stream: tx.list_events(home.workspace, stream, 0, 9)  # type: ignore[misc]
-            )
-            assert [event.seq for event in events] == list(range(1, n + 2))
+            assert await numbers(stream) == list(range(1, n + 2))
 
 
 class ErasingCases:
@@ -101,7 +103,7 @@ class ErasingCases:
         await self.check_erased(storage, home, first, pool_kept=False)
         ws = home.workspace
         opened = await storage.read(
-            lambda tx: tx.open_document(home.workspace, kept.store.id, [], "/a", content=True)
+            lambda tx: tx.open_document(home.workspace, kept.store.id, NOBODY, "/a", content=True)
         )
         assert opened is not None and opened[2] is not None and opened[2].content == b"one"
         events = await storage.read(lambda tx: tx.list_events(ws, kept.store.id, 0, 9))

@@ -12,7 +12,7 @@ from muniment.model.ids import StoreId, WorkspaceId
 from muniment.model.jobs import ERASE_STORE, Job
 from muniment.model.revisions import CANONICAL
 from muniment.storage.base import Storage, Transaction, Use
-from muniment.testing.builders import Builder, Home, enqueueing, make_home
+from muniment.testing.builders import NOBODY, Builder, Home, enqueueing, make_home
 
 
 class Refused(Exception):
@@ -105,7 +105,7 @@ class FailureCases:
         def counting(fail: bool) -> Use[int]:
             async def use(tx: Transaction) -> int:
                 await tx.lock_store(ws, store)
-                found = await tx.get_store(ws, store, [])
+                found = await tx.get_store(ws, store, NOBODY)
                 assert found is not None
                 version = found[0].version + 1
                 tx.put_store(ws, msgspec.structs.replace(found[0], version=version))
@@ -129,7 +129,7 @@ class FailureCases:
         home = await make_home(storage, Builder())
 
         async def refuse(tx: Transaction) -> None:
-            await tx.get_store(home.workspace, home.store.id, [])
+            await tx.get_store(home.workspace, home.store.id, NOBODY)
             raise Conflict("no", path="/a")
 
         for scan in (False, True):
@@ -246,6 +246,21 @@ class FailureCases:
         await asyncio.gather(write_all(), read_all(), read_all())
         assert reads[-1] == len(jobs)
 
+    async def test_a_cancelled_reader_does_not_hurt_the_others(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        job = build.job(home.store.id)
+        await storage.write(home.store.id, recording(home, job, build))
+        readers = [asyncio.create_task(seen(storage, home)) for _ in range(30)]
+        for turn in range(10):
+            await asyncio.sleep(0)
+            readers[turn].cancel()
+        answers = await asyncio.gather(*readers, return_exceptions=True)
+        for answer in answers:
+            assert isinstance(answer, asyncio.CancelledError) or answer == ([job], 1)
+        assert answers[10:] == [([job], 1)] * 20
+        assert await seen(storage, home) == ([job], 1)
+
     async def test_a_write_reads_what_it_wrote_before(self, storage: Storage) -> None:
         build = Builder()
         home = await make_home(storage, build)
@@ -293,7 +308,7 @@ class FailureCases:
         """The store and all that came with it is absent."""
 
         async def look(tx: Transaction) -> None:
-            assert await tx.get_store(ws, store, []) is None
+            assert await tx.get_store(ws, store, NOBODY) is None
             assert await tx.get_ref(ws, store, CANONICAL) is None
             assert await tx.list_keys(ws, None, 5) == []
             assert await tx.list_delegations(ws, None, 5) == []

@@ -18,7 +18,7 @@ from muniment.model.jobs import ERASE_STORE, Job
 from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Owner, Ref, StoreRecord
 from muniment.storage.base import Storage, Transaction, Use
-from muniment.testing.builders import Builder, Step, replacing, write_step
+from muniment.testing.builders import NOBODY, Builder, Step, replacing, write_step
 
 T = TypeVar("T")
 Make = Callable[[], Awaitable[Storage]]
@@ -168,7 +168,7 @@ class StorageMachine(RuleBasedStateMachine):
         """The ref and the document at the path."""
 
         async def use(tx: Transaction) -> tuple[Ref | None, Document | None]:
-            opened = await tx.open_document(self.ws, store, [], path)
+            opened = await tx.open_document(self.ws, store, NOBODY, path)
             return await tx.get_ref(self.ws, store, ref), opened[2] if opened else None
 
         found, document = self.pair.read(use)
@@ -207,7 +207,7 @@ class StorageMachine(RuleBasedStateMachine):
 
         async def use(tx: Transaction) -> tuple[object, ...]:
             await tx.lock_store(self.ws, store.id)
-            before = await tx.get_store(self.ws, store.id, [])
+            before = await tx.get_store(self.ws, store.id, NOBODY)
             tx.put_store(self.ws, store)
             tx.put_revision(self.ws, store.id, revision)
             tx.put_ref(self.ws, store.id, ref)
@@ -437,8 +437,10 @@ class StorageMachine(RuleBasedStateMachine):
         ids = [row.id for row in self.stores(*STATUSES)]
         after = data.draw(st.sampled_from([None, *ids]))
         everybody = [subject.id for subject in self.subjects()]
-        readers = data.draw(st.none() | st.lists(st.sampled_from(everybody), max_size=4))
-        statuses = data.draw(st.lists(st.sampled_from(STATUSES), max_size=4))
+        readers = data.draw(
+            st.none() | st.lists(st.sampled_from(everybody), min_size=1, max_size=4)
+        )
+        statuses = data.draw(st.lists(st.sampled_from(STATUSES), min_size=1, max_size=4))
         name = data.draw(st.none() | st.sampled_from(NAMES))
         owner = data.draw(
             st.sampled_from([Owner("workspace"), Owner("principal", self.people[0].id)])
@@ -464,7 +466,7 @@ class StorageMachine(RuleBasedStateMachine):
         path = data.draw(st.sampled_from(PATHS))
         paths = data.draw(st.lists(st.sampled_from(PATHS), max_size=4))
         subjects = data.draw(
-            st.lists(st.sampled_from([each.id for each in self.subjects()]), max_size=4)
+            st.lists(st.sampled_from([each.id for each in self.subjects()]), min_size=1, max_size=4)
         )
 
         async def use(tx: Transaction) -> object:
@@ -500,7 +502,7 @@ class StorageMachine(RuleBasedStateMachine):
                 seen.append(await tx.list_events(self.ws, stream, 0, 201))
             for row in stores:
                 for path in PATHS:
-                    seen.append(await tx.open_document(self.ws, row.id, [], path, content=True))
+                    seen.append(await tx.open_document(self.ws, row.id, NOBODY, path, content=True))
                     seen.append(await tx.list_changes(self.ws, row.id, path, 999, 201))
                 seen.append(await tx.get_ref(self.ws, row.id, WORKING))
                 for content in CONTENTS:

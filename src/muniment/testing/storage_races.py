@@ -4,6 +4,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
+from hashlib import sha256
 
 import msgspec
 import pytest
@@ -13,7 +14,16 @@ from muniment.model.events import Head, chain
 from muniment.model.ids import EventId, StoreId, to_bytes
 from muniment.model.revisions import CANONICAL
 from muniment.storage.base import Storage, Transaction, Use
-from muniment.testing.builders import Builder, Home, Step, add_store, make_home, write_step
+from muniment.testing.builders import (
+    NOBODY,
+    Builder,
+    Home,
+    Step,
+    add_store,
+    doing,
+    make_home,
+    write_step,
+)
 
 WRITERS = 12
 
@@ -31,6 +41,23 @@ async def count_winners(writes: Sequence[Awaitable[object]]) -> Counter[str]:
     return answers
 
 
+async def make_busy_home(storage: Storage, build: Builder) -> Home:
+    """A home in a storage that has had several callers at once, so that it has opened its ways."""
+    home = await make_home(storage, build)
+    for _ in range(3):
+        await asyncio.gather(
+            *(storage.read(lambda tx: linger(tx, home)) for _ in range(WRITERS)),
+            *(storage.write(None, lambda tx: linger(tx, home)) for _ in range(WRITERS)),
+        )
+    return home
+
+
+async def linger(tx: Transaction, home: Home) -> None:
+    """Some more reads, while other transactions go on."""
+    for _ in range(3):
+        await tx.get_workspace(home.workspace)
+
+
 class RaceCases:
     """Many writers."""
 
@@ -39,7 +66,7 @@ class RaceCases:
         self, storage: Storage, grouped: bool
     ) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws, store = home.workspace, home.store
         steps = [build.step(home.ref, f"/{n}", b"%d" % n, None) for n in range(WRITERS)]
 
@@ -47,6 +74,7 @@ class RaceCases:
             async def use(tx: Transaction) -> None:
                 await tx.lock_store(ws, store.id)
                 ref = await tx.get_ref(ws, store.id, CANONICAL)
+                await linger(tx, home)
                 if ref != step.before:
                     raise Conflict("canonical has moved")
                 write_step(tx, ws, store, step)
@@ -71,14 +99,15 @@ class RaceCases:
     @GROUPS
     async def test_one_writer_creates_a_path(self, storage: Storage, grouped: bool) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws, store = home.workspace, home.store
 
         async def create(tx: Transaction) -> None:
             await tx.lock_store(ws, store.id)
-            opened = await tx.open_document(ws, store.id, [], "/new")
+            opened = await tx.open_document(ws, store.id, NOBODY, "/new")
             ref = await tx.get_ref(ws, store.id, CANONICAL)
             assert opened is not None and ref is not None
+            await linger(tx, home)
             if opened[2] is not None:
                 raise Conflict("/new exists")
             write_step(tx, ws, store, build.step(ref, "/new", b"text", None))
@@ -91,14 +120,15 @@ class RaceCases:
 
     async def test_one_writer_creates_an_absent_store(self, storage: Storage) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         row = build.store(home.principal)
 
         async def create(tx: Transaction) -> None:
             await tx.lock_store(home.workspace, row.id)
-            if await tx.get_store(home.workspace, row.id, []) is not None:
+            if await tx.get_store(home.workspace, row.id, NOBODY) is not None:
                 raise Conflict("the store exists")
-            add_store(tx, home.workspace, row, build)
+            await linger(tx, home)
+            tx.put_store(home.workspace, row)
 
         answers = await count_winners([storage.write(None, create) for _ in range(WRITERS)])
         assert answers == {"won": 1, "lost": WRITERS - 1}
@@ -108,13 +138,14 @@ class RaceCases:
         self, storage: Storage, grouped: bool
     ) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws, store = home.workspace, home.store.id
         first = home.ref.version
 
         async def move(tx: Transaction) -> int:
             ref = await tx.get_ref(ws, store, CANONICAL)
             assert ref is not None
+            await linger(tx, home)
             later = msgspec.structs.replace(ref, version=ref.version + 1)
             tx.move_ref(ws, store, later, ref)
             return later.version
@@ -130,13 +161,14 @@ class RaceCases:
         self, storage: Storage, grouped: bool
     ) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws, stream = home.workspace, home.store.id
         facts = {fact.id: fact for fact in (build.fact(n=n) for n in range(WRITERS * 2))}
         ids = list(facts)
 
         def appending(*events: EventId) -> Use[list[int]]:
             async def use(tx: Transaction) -> list[int]:
+                await linger(tx, home)
                 return [(await tx.append(ws, stream, facts[event])).seq for event in events]
 
             return use
@@ -158,32 +190,59 @@ class RaceCases:
     @GROUPS
     async def test_an_external_id_is_given_once(self, storage: Storage, grouped: bool) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws = home.workspace
 
-        async def register(tx: Transaction) -> str:
-            found = await tx.find_principal(ws, "ext")
+        def registering(external_id: str) -> Use[str]:
+            async def use(tx: Transaction) -> str:
+                found = await tx.find_principal(ws, external_id)
+                await linger(tx, home)
+                if found is None:
+                    found = build.principal(external_id)
+                    tx.put_principal(ws, found)
+                return found.id
+
+            return use
+
+        group = ws if grouped else None
+        for name in ("ada", "bob", "cleo"):
+            ids = await asyncio.gather(
+                *(storage.write(group, registering(name)) for _ in range(WRITERS))
+            )
+            kept = await storage.write(None, registering(name))
+            assert set(ids) == {kept}
+
+    @GROUPS
+    async def test_a_pair_gets_one_delegation(self, storage: Storage, grouped: bool) -> None:
+        build = Builder()
+        home = await make_busy_home(storage, build)
+        ws, friend = home.workspace, build.principal()
+        await storage.write(ws, doing(lambda tx: tx.put_principal(ws, friend)))
+
+        async def delegate(tx: Transaction) -> str:
+            found = await tx.find_delegation(ws, home.principal, friend.id)
+            await linger(tx, home)
             if found is None:
-                found = build.principal("ext")
-                tx.put_principal(ws, found)
+                found = build.delegation(home.principal, friend.id)
+                tx.put_delegation(ws, found)
             return found.id
 
         group = ws if grouped else None
-        ids = await asyncio.gather(*(storage.write(group, register) for _ in range(WRITERS)))
-        assert len(set(ids)) == 1
-        listed = await storage.read(lambda tx: tx.list_principals(ws, home.principal, 99))
-        assert [each.id for each in listed] == ids[:1]
+        ids = await asyncio.gather(*(storage.write(group, delegate) for _ in range(WRITERS)))
+        listed = await storage.read(lambda tx: tx.list_delegations(ws, None, 99))
+        assert {each.id for each in listed} == set(ids) and len(listed) == 1
 
     async def test_a_principals_default_store_is_one_of_those_set_at_once(
         self, storage: Storage
     ) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws, me = home.workspace, home.principal
         rows = [build.store(me) for _ in range(6)]
 
         def setting(n: int) -> Use[None]:
             async def use(tx: Transaction) -> None:
+                await linger(tx, home)
                 tx.put_store(ws, rows[n])
                 tx.put_default_store(ws, me, rows[n].id)
 
@@ -193,9 +252,33 @@ class RaceCases:
         default = await storage.read(lambda tx: tx.get_default_store(ws, me))
         assert default in [row.id for row in rows]
 
+    async def test_writers_who_put_the_same_bytes_at_once_all_land(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_busy_home(storage, build)
+        ws, pool = home.workspace, home.store.pool
+        contents = [b"text %d" % n for n in range(6)]
+
+        def putting(n: int) -> Use[None]:
+            async def use(tx: Transaction) -> None:
+                for content in contents[n % 6 :] + contents[: n % 6]:
+                    tx.put_blob(ws, pool, sha256(content).digest(), content)
+                    tx.put_node(ws, pool, sha256(content).digest(), content)
+                    await tx.get_blob(ws, pool, sha256(content).digest())
+
+            return use
+
+        await asyncio.gather(*(storage.write(None, putting(n)) for n in range(WRITERS)))
+
+        async def look(tx: Transaction) -> None:
+            for content in contents:
+                assert await tx.get_blob(ws, pool, sha256(content).digest()) == content
+                assert await tx.get_node(ws, pool, sha256(content).digest()) == content
+
+        await storage.read(look)
+
     async def test_writers_of_many_stores_do_not_disturb_each_other(self, storage: Storage) -> None:
         build = Builder()
-        home = await make_home(storage, build)
+        home = await make_busy_home(storage, build)
         ws = home.workspace
         homes: list[Home] = []
 

@@ -14,7 +14,7 @@ import pytest
 
 from muniment.storage.base import Storage
 from muniment.storage.inmemory import InMemoryStorage
-from muniment.testing.builders import Builder, enqueueing, make_home, put_content
+from muniment.testing.builders import NOBODY, Builder, enqueueing, make_home, put_content
 from muniment.testing.storage_access import AssignmentCases, IdentityCases, WorkspaceCases
 from muniment.testing.storage_contents import (
     DocumentCases,
@@ -97,7 +97,7 @@ class StorageSuite(
         opened = await self.open_again()
         await opened.check_ready()
         found = await opened.read(
-            lambda tx: tx.open_document(home.workspace, home.store.id, [], "/a", content=True)
+            lambda tx: tx.open_document(home.workspace, home.store.id, NOBODY, "/a", content=True)
         )
         assert found is not None and found[2] is not None and step.document is not None
         assert found[0] == home.store

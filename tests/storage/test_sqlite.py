@@ -1,0 +1,38 @@
+import os
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from muniment.storage.base import Storage
+from muniment.storage.sealing import Sealer
+from muniment.storage.sqlite import SqliteStorage
+from muniment.testing.storage_suite import StorageSuite
+
+
+class TestSqliteStorage(StorageSuite):
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path) -> None:
+        self.paths = (tmp_path / f"{n}.db" for n in count())
+
+    async def make(self) -> Storage:
+        self.path = next(self.paths)
+        return await self.start()
+
+    async def reopen(self, storage: Storage) -> Storage:
+        await storage.stop()
+        return await self.start()
+
+    async def start(self) -> Storage:
+        storage = self.over(self.path)
+        await storage.start()
+        await storage.migrate(now=1)
+        return storage
+
+    def over(self, path: Path) -> SqliteStorage:
+        return SqliteStorage(path, os.urandom)
+
+
+class TestSealedSqliteStorage(TestSqliteStorage):
+    def over(self, path: Path) -> SqliteStorage:
+        return SqliteStorage(path, os.urandom, Sealer(os.urandom, {1: b"m" * 32}, 1))
