@@ -1,6 +1,7 @@
 """Every setting, its default and its environment name; the only reader of the environment."""
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -103,8 +104,15 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
     return settings
 
 
+def database_address(text: str) -> str:
+    """The address of a database that is given by its path or by its address."""
+    if re.match(r"[a-z]{2,}:", text):
+        return text
+    return f"sqlite:///{Path(text).expanduser()}"
+
+
 def read_credentials(path: Path) -> str | None:
-    """The local owner's key, or None where there is no file. SettingsError if others may read it."""
+    """The local owner's key, or None without a file. SettingsError if others may read it."""
     try:
         mode = path.stat().st_mode
         if stat.S_IMODE(mode) & 0o077:
