@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,6 +36,37 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 log = structlog.get_logger("muniment")
 
 
+class Randomness:
+    """Bytes of the system's random source, fetched a page at a time and handed out once.
+
+    A call into the kernel costs more than the rest of an id; a forked process starts empty.
+    """
+
+    def __init__(self, page_bytes: int = 4096) -> None:
+        self._page_bytes = page_bytes
+        self._lock = threading.Lock()
+        self._page = b""
+        self._at = 0
+        os.register_at_fork(after_in_child=self._forget)
+
+    def __call__(self, count: int) -> bytes:
+        """`count` random bytes."""
+        with self._lock:
+            if self._at + count > len(self._page):
+                self._page = os.urandom(max(self._page_bytes, count))
+                self._at = 0
+            taken = self._page[self._at : self._at + count]
+            self._at += count
+            return taken
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._page = b""
+
+
+random_bytes = Randomness()
+
+
 def now() -> int:
     """UTC microseconds."""
     return time.time_ns() // 1000
@@ -43,7 +75,7 @@ def now() -> int:
 def new_id(kind: str) -> str:
     """An id of `kind` (a key of PREFIXES): 48 bits of milliseconds, then 80 random ones."""
     milliseconds = time.time_ns() // 1_000_000
-    return f"{PREFIXES[kind]}_{milliseconds:012x}{os.urandom(10).hex()}"
+    return f"{PREFIXES[kind]}_{milliseconds:012x}{random_bytes(10).hex()}"
 
 
 def make_storage(settings: Settings) -> Storage:
@@ -59,19 +91,19 @@ def make_storage(settings: Settings) -> Storage:
 
         path = Path(url.removeprefix("sqlite://").removeprefix("/") or "muniment.db")
         sealed = sealer if settings.master_key else None
-        return SqliteStorage(path.expanduser(), os.urandom, sealed)
+        return SqliteStorage(path.expanduser(), random_bytes, sealed)
     from muniment.storage.postgres import PostgresStorage
 
     if not settings.master_key:
         log.warning("data keys lie unwrapped: set MUNIMENT_MASTER_KEY to wrap them")
-    return PostgresStorage(url, os.urandom, sealer, connections=settings.connections_max)
+    return PostgresStorage(url, random_bytes, sealer, connections=settings.connections_max)
 
 
 def make_sealer(settings: Settings) -> Sealer:
     """What seals bodies; with a master key it wraps their keys."""
     if not settings.master_key:
-        return Sealer(os.urandom)
-    return Sealer(os.urandom, {1: bytes.fromhex(settings.master_key)}, 1)
+        return Sealer(random_bytes)
+    return Sealer(random_bytes, {1: bytes.fromhex(settings.master_key)}, 1)
 
 
 async def make_app(settings: Settings, storage: Storage) -> App:
@@ -85,10 +117,10 @@ async def make_app(settings: Settings, storage: Storage) -> App:
             operator_key_hash=hashlib.sha256(operator.encode()).digest() if operator else None,
             documents_max=settings.documents_max,
         ),
-        cursors=CursorSeal(await storage.cursor_key(), os.urandom),
+        cursors=CursorSeal(await storage.cursor_key(), random_bytes),
         now=now,
         new_id=new_id,
-        random_bytes=os.urandom,
+        random_bytes=random_bytes,
     )
     await ensure_default_workspace(app, owner_secret(settings))
     return app
@@ -111,7 +143,7 @@ def make_http(settings: Settings, app: App) -> HttpApp:
         app,
         (wire, site.dialect(base_url, wire)),
         hosts=allowed_hosts(settings),
-        new_request_id=lambda: "req_" + os.urandom(12).hex(),
+        new_request_id=lambda: "req_" + random_bytes(12).hex(),
     )
 
 

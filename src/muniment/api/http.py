@@ -5,6 +5,8 @@ bounds and reads the request, calls the handler, and turns whatever fails into t
 envelope. No handler catches a Failure itself, and nothing here knows what a store is.
 """
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -39,6 +41,23 @@ T = TypeVar("T")
 BODY_BYTES_MAX = 4 * 1024 * 1024
 QUERY_FIELDS_MAX = 32
 INTEGER_MAX = 2**53 - 1
+REASON_CHARACTERS_MAX = 200
+SINGLE_HEADERS = (
+    b"authorization",
+    b"content-length",
+    b"host",
+    b"origin",
+    b"if-match",
+    b"if-none-match",
+    b"idempotency-key",
+    b"muniment-acted-as",
+    b"muniment-version",
+    b"checkfu-version",
+)
+"""Headers of which a request has at most one."""
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)
 REQUEST_ID = b"muniment-request-id"
 _JSON = (b"content-type", b"application/json")
 _ENCODER = msgspec.json.Encoder()
@@ -105,6 +124,8 @@ class Call:
         self.route = route
         self.params = params
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        if len(self.headers) != len(scope["headers"]):
+            _refuse_repeated(scope["headers"])
         self.raw_query: bytes = scope["query_string"]
         self.body = b""
         self.actor: Actor | None = None
@@ -121,6 +142,10 @@ class Call:
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1").strip()
 
+    def check_query(self) -> None:
+        """Refuses what `query` refuses, also where the handler reads no parameter."""
+        self._query = self._read_query()
+
     @property
     def query(self) -> dict[str, str]:
         """The query parameters; unknown and repeated ones are refused, and NUL in any."""
@@ -131,14 +156,14 @@ class Call:
     def _read_query(self) -> dict[str, str]:
         if not self.raw_query:
             return {}
+        if self.raw_query.count(b"&") >= QUERY_FIELDS_MAX:
+            raise Malformed(f"a query has at most {QUERY_FIELDS_MAX} parameters")
         try:
-            pairs = parse_qsl(
-                self.raw_query.decode("ascii"),
-                keep_blank_values=True,
-                errors="strict",
-                max_num_fields=QUERY_FIELDS_MAX,
-            )
-        except (UnicodeDecodeError, ValueError):
+            text = self.raw_query.decode("ascii")
+            if _BAD_ESCAPE.search(text) is not None:
+                raise ValueError
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
+        except ValueError:
             raise Malformed("the query string must be percent-encoded UTF-8") from None
         known = {query.name for query in self.route.query}
         found: dict[str, str] = {}
@@ -199,12 +224,15 @@ class Call:
         try:
             value = msgspec.json.decode(self.body, type=kind)
         except msgspec.ValidationError as error:
-            raise Malformed(f"the body does not fit: {error}", field=_field_of(error)) from None
+            reason = str(error)[:REASON_CHARACTERS_MAX]
+            raise Malformed(f"the body does not fit: {reason}", field=_field_of(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            reason = str(error)
+            reason = str(error)[:REASON_CHARACTERS_MAX]
             if "truncated" in reason and self.body.rstrip().endswith(b"}"):
                 reason = "invalid UTF-8 or a lone surrogate"
             raise Malformed(f"the body must be one JSON object in UTF-8: {reason}") from None
+        if self.body.count(b":") > 1:
+            _refuse_duplicates(self.body)
         if b"\\u0000" in self.body:
             _refuse_nul(msgspec.to_builtins(value), "")
         return value
@@ -227,6 +255,29 @@ def _refuse_nul(value: object, place: str) -> None:
     elif isinstance(value, list | tuple):
         for n, item in enumerate(value):
             _refuse_nul(item, f"{place}[{n}]")
+
+
+def _refuse_repeated(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Malformed where a header that we read stands there twice: which one counts is not ours."""
+    names = [name for name, _ in headers]
+    for name in SINGLE_HEADERS:
+        if names.count(name) > 1:
+            raise Malformed(f"{name.decode().title()} must be sent once", field=name.decode())
+
+
+def _refuse_duplicates(body: bytes) -> None:
+    """Malformed where an object has one key twice: parsers differ in which one they take."""
+
+    def collect(pairs: list[tuple[str, object]]) -> None:
+        names = {name for name, _ in pairs}
+        if len(names) != len(pairs):
+            twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+            raise Malformed(f"the field {twice[:64]} must be given once", field=twice[:64])
+
+    try:
+        json.loads(body, object_pairs_hook=collect)
+    except (ValueError, RecursionError):
+        raise Malformed("the body must be one JSON object in UTF-8") from None
 
 
 class Routes:
@@ -291,10 +342,12 @@ class HttpApp:
         try:
             self._check_host(scope)
             dialect, call = self._find(scope)
-            dialect.check(call)
-            call.body = await _read_body(call, receive)
             if call.route.authenticated:
                 call.actor = await self._authenticate(call)
+            dialect.check(call)
+            if call.raw_query:
+                call.check_query()
+            call.body = await _read_body(call, receive)
             reply = await call.route.handler(self._app, call)
         except Failure as failure:
             reply = dialect.render(failure)
@@ -320,9 +373,8 @@ class HttpApp:
             return
         for name, value in scope["headers"]:
             if name in (b"host", b"origin"):
-                host = value.decode("latin-1").rpartition("://")[2]
-                host = host if host.endswith("]") else host.rpartition(":")[0] or host
-                if host.lower() not in self._hosts:
+                host = value.decode("latin-1").rpartition("://")[2].lower()
+                if _PORT.sub("", host) not in self._hosts:
                     raise Malformed(
                         f"{name.decode().capitalize()} is not a host of this server;"
                         " allow it with MUNIMENT_ALLOWED_HOSTS",
@@ -358,7 +410,7 @@ class HttpApp:
 async def _read_body(call: Call, receive: Receive) -> bytes:
     """The whole body; TooLarge over the limit, before it is read where its length is declared."""
     declared = call.headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > BODY_BYTES_MAX:
+    if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_BYTES_MAX):
         raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes", limit=BODY_BYTES_MAX)
     if call.route.method == "GET" and declared == b"0":
         return b""

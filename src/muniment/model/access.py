@@ -25,7 +25,8 @@ SUBJECT_KINDS = ("principal", "agent_definition", "session", "surface_scope", "w
 class Actor(Struct, frozen=True):
     """Who acts in one request: a principal, through a key, perhaps on a delegation.
 
-    `admin` is the key's role; it is dropped when the key acts as another principal (R-43).
+    `admin` is the key's role; it is dropped when the key acts as another principal, and
+    `delegate` is then the key's own one (R-43).
     """
 
     workspace: WorkspaceId
@@ -33,6 +34,7 @@ class Actor(Struct, frozen=True):
     key: KeyId
     admin: bool = False
     session: SessionId | None = None
+    delegate: PrincipalId | None = None
 
 
 class Rights(Struct, frozen=True):

@@ -65,7 +65,7 @@ async def create_delegation(
     check_id("principal", principal, "principal")
     if delegate.kind not in ("principal", "api_key"):
         raise Malformed("delegate.kind must be principal or api_key", field="delegate.kind")
-    if not actor.admin and principal != actor.principal:
+    if not actor.admin and (principal != actor.principal or actor.delegate is not None):
         raise Denied("only an administrator or the principal itself delegates")
     stamp = app.stamp("delegation.created")
     identifier = DelegationId(app.new_id("delegation"))
@@ -109,7 +109,8 @@ async def delete_delegation(app: App, actor: Actor, delegation: DelegationId) ->
 
     async def use(tx: Transaction) -> None:
         found = await tx.get_delegation(actor.workspace, delegation)
-        if found is None or not (actor.admin or found.principal == actor.principal):
+        own = found is not None and found.principal == actor.principal
+        if found is None or not (actor.admin or (own and actor.delegate is None)):
             raise NotFound("no such delegation")
         tx.delete_delegation(actor.workspace, delegation)
         fact = stamp.fact(

@@ -17,7 +17,7 @@ from muniment.model.ids import (
     WorkspaceId,
     is_id,
 )
-from muniment.model.stores import NAME_CHARACTERS_MAX
+from muniment.model.stores import NAME_CHARACTERS_MAX, Workspace
 from muniment.model.text import check_name
 from muniment.service import guard
 from muniment.service.app import App
@@ -56,7 +56,7 @@ def new_secret(workspace: WorkspaceId, raw: bytes) -> str:
 
 def secret_hash(secret: str) -> bytes:
     """What is kept of a secret. It has 256 random bits, so a plain hash is enough."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(secret.encode()).digest()
 
 
 async def authenticate(app: App, secret: str, acted_as: str | None = None) -> Actor:
@@ -65,12 +65,16 @@ async def authenticate(app: App, secret: str, acted_as: str | None = None) -> Ac
     InvalidKey for an unknown, expired or revoked key; DisabledTenancy for a disabled workspace;
     Denied without a delegation; Malformed for an id that is none.
     """
-    if acted_as is not None and not is_id("principal", acted_as):
-        raise Malformed("Muniment-Acted-As must be a principal's id", field="Muniment-Acted-As")
+    actor = await _bearer(app, secret)
+    return actor if acted_as is None else await _acting(app, actor, acted_as)
+
+
+async def _bearer(app: App, secret: str) -> Actor:
     digest = secret_hash(secret)
     if digest == app.policy.operator_key_hash:
-        actor = Actor(DEFAULT_WORKSPACE, OPERATOR_PRINCIPAL, OPERATOR_KEY, admin=True)
-        return actor if acted_as is None else await _acting(app, actor, acted_as)
+        default = await app.storage.read(lambda tx: tx.get_workspace(DEFAULT_WORKSPACE))
+        _check_tenancy(default)
+        return Actor(DEFAULT_WORKSPACE, OPERATOR_PRINCIPAL, OPERATOR_KEY, admin=True)
     match = _SECRET.fullmatch(secret)
     if match is None:
         raise InvalidKey("no such API key")
@@ -83,14 +87,19 @@ async def authenticate(app: App, secret: str, acted_as: str | None = None) -> Ac
         raise InvalidKey("this API key has been revoked")
     if key.expires_at is not None and key.expires_at <= app.now():
         raise InvalidKey("this API key has expired")
-    if record.status != "active":
+    _check_tenancy(record)
+    return Actor(workspace, key.principal, key.id, admin=key.role == "admin")
+
+
+def _check_tenancy(workspace: Workspace | None) -> None:
+    if workspace is None or workspace.status != "active":
         raise DisabledTenancy("this workspace has been disabled by the operator")
-    actor = Actor(workspace, key.principal, key.id, admin=key.role == "admin")
-    return actor if acted_as is None else await _acting(app, actor, acted_as)
 
 
 async def _acting(app: App, actor: Actor, acted_as: str) -> Actor:
     """The actor as the other principal: its rights and no role, for a delegation gives neither."""
+    if not is_id("principal", acted_as):
+        raise Malformed("Muniment-Acted-As must be a principal's id", field="Muniment-Acted-As")
     principal = PrincipalId(acted_as)
     if principal == actor.principal:
         return actor
@@ -101,7 +110,7 @@ async def _acting(app: App, actor: Actor, acted_as: str) -> Actor:
 
     if not await app.storage.read(use):
         raise Denied("acting as this principal needs a delegation", principal=acted_as)
-    return Actor(actor.workspace, principal, actor.key)
+    return Actor(actor.workspace, principal, actor.key, delegate=actor.principal)
 
 
 async def whoami(app: App, actor: Actor) -> Identity:
@@ -113,7 +122,8 @@ async def whoami(app: App, actor: Actor) -> Identity:
         key = await tx.get_key(actor.workspace, actor.key)
         if workspace is None or principal is None:
             raise NotFound("the key's principal is gone")
-        name, role = ("MUNIMENT_ADMIN_KEY", "admin") if key is None else (key.name, key.role)
+        name = "MUNIMENT_ADMIN_KEY" if key is None else key.name
+        role = "admin" if actor.admin else "member"
         return Identity(actor, workspace.name, name, role, principal)
 
     return await app.storage.read(use)

@@ -79,6 +79,8 @@ class CursorSeal:
         """The position. Malformed for a cursor that we did not make for this very list."""
         try:
             raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+            if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != cursor:
+                raise ValueError("not as we wrote it")
             context = _context(workspace, name, pins)
             text = self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context)
         except (InvalidTag, binascii.Error, ValueError):

@@ -110,12 +110,16 @@ async def delete_assignment(app: App, actor: Actor, assignment: AssignmentId) ->
     stamp = app.stamp("assignment.deleted")
 
     async def use(tx: Transaction) -> None:
+        absent = NotFound("no such permission assignment")
         found = await tx.get_assignment(actor.workspace, assignment)
         if found is None:
-            raise NotFound("no such permission assignment")
-        await guard.open_store(tx, actor, found.store, Action.GRANT)
+            raise absent
+        try:
+            await guard.open_store(tx, actor, found.store, Action.GRANT)
+        except NotFound:
+            raise absent from None
         if await tx.get_assignment(actor.workspace, assignment) is None:
-            raise NotFound("no such permission assignment")
+            raise absent
         tx.delete_assignment(actor.workspace, assignment)
         fact = stamp.fact(**assignment_fields(found), actor=actor_fields(actor))
         await tx.append(actor.workspace, actor.workspace, fact)

@@ -9,6 +9,7 @@ from muniment.model import tree
 from muniment.model.access import Actor
 from muniment.model.documents import Document
 from muniment.model.errors import BudgetExceeded
+from muniment.model.events import Fact
 from muniment.model.ids import RevisionId
 from muniment.model.revisions import CANONICAL, Change, Revision, pack_actor
 from muniment.model.stores import Ref, StoreRecord
@@ -66,7 +67,6 @@ async def apply(
             f"a store holds at most {app.policy.documents_max} documents",
             limit=app.policy.documents_max,
         )
-    author = pack_actor(actor)
     revision = Revision(
         id=stamp.revision,
         parent=ref.revision,
@@ -74,20 +74,41 @@ async def apply(
         documents=documents,
         total_bytes=total_bytes,
         kind="changes",
-        actor=author,
+        actor=pack_actor(actor),
         created_at=stamp.at,
-    )
-    moved = Ref(
-        CANONICAL, revision.id, revision.tree, documents, total_bytes, ref.version + 1, stamp.at
     )
     for edit in edits:
         if edit.content is not None and edit.blob is not None:
             tx.put_blob(workspace, store.pool, edit.blob, edit.content)
     for digest, body in applied.nodes.items():
         tx.put_node(workspace, store.pool, digest, body)
+    left = _record(tx, target, edits, revision, stamp)
+    await tx.append(workspace, store.id, _fact(target, edits, revision, stamp))
+    return revision, left
+
+
+def _record(
+    tx: Transaction,
+    target: Target,
+    edits: Sequence[Edit],
+    revision: Revision,
+    stamp: RevisionStamp,
+) -> list[Document]:
+    """Writes the revision, its changes, the documents projection and the moved ref."""
+    actor, store, ref = target
+    workspace = actor.workspace
+    moved = Ref(
+        name=CANONICAL,
+        revision=revision.id,
+        tree=revision.tree,
+        documents=revision.documents,
+        total_bytes=revision.total_bytes,
+        version=ref.version + 1,
+        updated_at=stamp.at,
+    )
     left = []
     for n, edit in enumerate(edits):
-        change = _change(edit, n, stamp, moved.version, author)
+        change = _change(edit, n, stamp, moved.version, revision.actor)
         tx.put_change(workspace, store.id, change)
         document = _document(edit, change)
         if document is None:
@@ -97,22 +118,21 @@ async def apply(
             left.append(document)
     tx.put_revision(workspace, store.id, revision)
     tx.move_ref(workspace, store.id, moved, ref)
-    await tx.append(
-        workspace,
-        store.id,
-        stamp.event.fact(
-            store=store.id,
-            ref=CANONICAL,
-            revision=revision.id,
-            parent=revision.parent,
-            kind=revision.kind,
-            tree_hash=revision.tree.hex(),
-            documents=documents,
-            changes=[{"path": edit.path, "operation": _operation(edit)} for edit in edits],
-            actor=actor_fields(actor),
-        ),
+    return left
+
+
+def _fact(target: Target, edits: Sequence[Edit], revision: Revision, stamp: RevisionStamp) -> Fact:
+    return stamp.event.fact(
+        store=target.store.id,
+        ref=CANONICAL,
+        revision=revision.id,
+        parent=revision.parent,
+        kind=revision.kind,
+        tree_hash=revision.tree.hex(),
+        documents=revision.documents,
+        changes=[{"path": edit.path, "operation": _operation(edit)} for edit in edits],
+        actor=actor_fields(target.actor),
     )
-    return revision, left
 
 
 def actor_fields(actor: Actor) -> dict[str, object]:
@@ -120,6 +140,8 @@ def actor_fields(actor: Actor) -> dict[str, object]:
     fields: dict[str, object] = {"principal": actor.principal, "api_key": actor.key}
     if actor.session is not None:
         fields["session"] = actor.session
+    if actor.delegate is not None:
+        fields["delegate"] = actor.delegate
     return fields
 
 

@@ -8,7 +8,14 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from muniment.model import tree
 from muniment.model.access import Action, Actor, Assignment, Rights, Subject, mount_access
 from muniment.model.errors import Conflict, Denied, Malformed, ReadOnly
-from muniment.model.ids import AssignmentId, PoolId, PrincipalId, RevisionId, StoreId
+from muniment.model.ids import (
+    AssignmentId,
+    PoolId,
+    PrincipalId,
+    RevisionId,
+    StoreId,
+    check_id,
+)
 from muniment.model.revisions import CANONICAL, Revision, pack_actor
 from muniment.model.stores import (
     DESCRIPTION_CHARACTERS_MAX,
@@ -25,7 +32,7 @@ from muniment.model.stores import (
 from muniment.model.text import check_name, check_text
 from muniment.service import guard
 from muniment.service.app import App
-from muniment.service.paging import Page, Slice, page_of
+from muniment.service.paging import PAGE_ITEMS_MAX, Page, Slice, page_of
 from muniment.service.permissions import (
     Grant,
     assignment_fields,
@@ -172,15 +179,15 @@ async def update_store(
     a new promotion policy unless an administrator; ReadOnly on an archived store.
     """
     _check_patch(patch)
-    if patch.promotion_policy is not UNSET:
-        guard.require_admin(actor)
     stamp = app.stamp("memory.store_updated")
 
     async def use(tx: Transaction) -> StoreSummary:
         record, _ = await guard.open_store(tx, actor, store, Action.ADMINISTER)
-        check_version(record, expected_version)
+        if patch.promotion_policy is not UNSET:
+            guard.require_admin(actor)
         if record.status == "archived":
             raise ReadOnly("the store is archived")
+        check_version(record, expected_version)
         fields = {
             name: value
             for name, value in msgspec.structs.asdict(patch).items()
@@ -244,12 +251,13 @@ async def explain_access(
         record, _ = await guard.open_store(tx, actor, store, action)
         about = await resolve_subject(tx, actor, asked)
         everybody = Subject("workspace", actor.workspace)
+        found = await tx.get_store(actor.workspace, store, (about.id, everybody.id))
         matching = []
         for one in {about, everybody}:
             matching += await tx.list_assignments(
-                actor.workspace, None, GRANTS_MAX, store=store, subject=one
+                actor.workspace, None, PAGE_ITEMS_MAX, store=store, subject=one
             )
-        return _explained(record, matching)
+        return _explained(record, Rights() if found is None else found[1], matching)
 
     return await app.storage.read(use)
 
@@ -315,16 +323,17 @@ async def _check_owner(tx: Transaction, actor: Actor, owner: Owner) -> None:
     """NotFound for an owner that is not there, Denied where the caller may not make it a store."""
     if owner.id is None:
         return
-    await subject_exists(tx, actor, Subject(owner.kind, owner.id), field="owner")
-    if actor.admin:
-        return
-    if owner.kind == "principal" and owner.id != actor.principal:
-        principal = PrincipalId(owner.id)
+    subject = Subject(owner.kind, owner.id)
+    if actor.admin or owner.id == actor.principal:
+        await subject_exists(tx, actor, subject, field="owner")
+    elif owner.kind == "principal":
+        principal = PrincipalId(check_id("principal", owner.id, "owner.principal"))
         if await tx.find_delegation(actor.workspace, principal, actor.principal) is None:
             raise Denied("a store for another principal needs a delegation from it")
-    elif owner.kind == "session":
+    else:
+        check_id("session", owner.id, "owner.session")
         session = await tx.get_owner(actor.workspace, "session", owner.id)
-        if session is not None and session.principal != actor.principal:
+        if session is None or session.principal != actor.principal:
             raise Denied("only the Session's principal makes stores for it")
 
 
@@ -371,8 +380,7 @@ async def _set_default(tx: Transaction, actor: Actor, record: StoreRecord, defau
         tx.put_default_store(actor.workspace, principal, None)
 
 
-def _explained(record: StoreRecord, matching: list[Assignment]) -> Access:
-    rights = Rights(any(one.read for one in matching), any(one.write for one in matching))
+def _explained(record: StoreRecord, rights: Rights, matching: list[Assignment]) -> Access:
     reasons = [] if rights.read else ["permission: no read assignment"]
     if record.status == "archived":
         reasons.append("archived: nothing is written to an archived store")

@@ -117,39 +117,34 @@ SELECT 1 FROM stores WHERE workspace_id = :workspace AND store_id = :store {lock
 
 -- name: get_store
 SELECT {store},
-  (SELECT MAX(a.can_read) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)),
-  (SELECT MAX(a.can_write) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4))
-FROM stores s WHERE s.workspace_id = :workspace AND s.store_id = :store
+  r.can_read, r.can_write
+FROM stores s
+CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
+  WHERE workspace_id = :workspace AND store_id = :store
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
+WHERE s.workspace_id = :workspace AND s.store_id = :store
 
 -- name: open_document
 SELECT {store},
-  (SELECT MAX(a.can_read) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)),
-  (SELECT MAX(a.can_write) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)),
+  r.can_read, r.can_write,
   d.document_id, d.blob_id, d.size, d.change_id, d.created_at, d.updated_at
 FROM stores s
+CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
+  WHERE workspace_id = :workspace AND store_id = :store
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 WHERE s.workspace_id = :workspace AND s.store_id = :store
 
 -- name: open_document_with_content
 SELECT {store},
-  (SELECT MAX(a.can_read) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)),
-  (SELECT MAX(a.can_write) FROM assignments a WHERE a.workspace_id = s.workspace_id
-    AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)),
+  r.can_read, r.can_write,
   d.document_id, d.blob_id, d.size, d.change_id, d.created_at, d.updated_at,
   b.body, b.sealed, k.wrapping, k.data_key
 FROM stores s
+CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
+  WHERE workspace_id = :workspace AND store_id = :store
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 LEFT JOIN blobs b ON b.workspace_id = s.workspace_id AND b.pool_id = s.pool_id

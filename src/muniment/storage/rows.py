@@ -1,8 +1,10 @@
 """Rows to records and back, in the column order of `schema.sql` and `queries.sql`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
+from muniment.model.documents import Document
 from muniment.model.events import Event
 from muniment.model.ids import (
     AssignmentId,
@@ -22,7 +24,7 @@ from muniment.model.ids import (
 from muniment.model.jobs import Job
 from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
 from muniment.model.revisions import Change, Revision
-from muniment.model.stores import Owner, Ref, StoreRecord, Workspace
+from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
 
 Row = tuple[Any, ...]
 
@@ -182,6 +184,167 @@ def event(row: Row) -> Event:
 def job(row: Row) -> Job:
     """From job_id, kind, subject_id, created_at; every kind so far is about a store."""
     return Job(JobId("job_" + row[0].hex()), row[1], "memstore_" + row[2].hex(), row[3])
+
+
+def workspace_values(workspace: Workspace) -> Row:
+    """The workspace's columns after workspace_id."""
+    return (
+        workspace.name,
+        workspace.status,
+        int(workspace.zero_data_retention),
+        workspace.retention_seconds,
+        workspace.created_at,
+    )
+
+
+def principal_values(principal: Principal) -> Row:
+    """The principal's columns after workspace_id."""
+    return (
+        to_bytes(principal.id),
+        principal.kind,
+        principal.name,
+        principal.external_id,
+        principal.created_at,
+    )
+
+
+def delegation_values(delegation: Delegation) -> Row:
+    """The delegation's columns after workspace_id."""
+    return (
+        to_bytes(delegation.id),
+        to_bytes(delegation.principal),
+        to_bytes(delegation.delegate),
+        delegation.created_at,
+    )
+
+
+def owner_values(owner: OwnerRow) -> Row:
+    """The owner's columns after workspace_id."""
+    return (
+        owner.kind,
+        to_bytes(owner.id),
+        owner.name,
+        to_bytes(owner.principal),
+        owner.scope_kind,
+        owner.created_at,
+    )
+
+
+def assignment_values(assignment: Assignment) -> Row:
+    """The assignment's columns after workspace_id."""
+    return (
+        to_bytes(assignment.store),
+        to_bytes(assignment.subject.id),
+        to_bytes(assignment.id),
+        assignment.subject.kind,
+        int(assignment.read),
+        int(assignment.write),
+        assignment.origin,
+        assignment.created_at,
+    )
+
+
+def ref_values(ref: Ref) -> Row:
+    """The ref's columns after store_id."""
+    return (
+        ref.name,
+        to_bytes(ref.revision),
+        ref.tree,
+        ref.documents,
+        ref.total_bytes,
+        ref.version,
+        ref.updated_at,
+    )
+
+
+def document_values(document: Document) -> Row:
+    """The document's columns after store_id."""
+    return (
+        document.path.encode(),
+        to_bytes(document.id),
+        document.blob,
+        document.size,
+        to_bytes(document.change),
+        document.created_at,
+        document.updated_at,
+    )
+
+
+def revision_values(revision: Revision) -> Row:
+    """The revision's columns after store_id."""
+    return (
+        to_bytes(revision.id),
+        optional(revision.parent),
+        revision.tree,
+        revision.documents,
+        revision.total_bytes,
+        revision.kind,
+        revision.actor,
+        revision.created_at,
+    )
+
+
+def change_values(change: Change) -> Row:
+    """The change's columns after store_id."""
+    return (
+        to_bytes(change.id),
+        to_bytes(change.revision),
+        change.path.encode(),
+        change.n,
+        to_bytes(change.document),
+        change.operation,
+        None if change.moved_from is None else change.moved_from.encode(),
+        change.blob,
+        change.size,
+        change.seq,
+        change.actor,
+        change.created_at,
+    )
+
+
+def after(identifier: str | None) -> bytes:
+    """The id's bytes; below every id for None."""
+    return b"" if identifier is None else to_bytes(identifier)
+
+
+def padded(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Values for a statement's four slots; a slot to spare repeats the first."""
+    if not 1 <= len(values) <= 4:
+        raise ValueError(f"a statement takes one to four values of {name}")
+    return {f"{name}_{n + 1}": values[n if n < len(values) else 0] for n in range(4)}
+
+
+def subjects(ids: Sequence[str]) -> dict[str, Any]:
+    """The values of a statement's subject slots."""
+    return padded("subject", [to_bytes(subject) for subject in ids])
+
+
+def moved_ref(workspace: str, store_and_name: str, old: Ref, new: Ref) -> dict[str, Any]:
+    """The values of move_ref and swap_ref."""
+    store_id = store_and_name[: len(store_and_name) - len(new.name)]
+    return {
+        "workspace": to_bytes(workspace),
+        "store": to_bytes(store_id),
+        "name": new.name,
+        "revision": to_bytes(new.revision),
+        "tree": new.tree,
+        "documents": new.documents,
+        "total_bytes": new.total_bytes,
+        "version": new.version,
+        "updated_at": new.updated_at,
+        "expected_revision": to_bytes(old.revision),
+        "expected_version": old.version,
+    }
+
+
+def summary(row: Row) -> StoreSummary:
+    """From the columns of list_stores."""
+    canonical = row[STORE_WIDTH + 1 :]
+    return StoreSummary(
+        store(row),
+        None if canonical[0] is None else ref(canonical),
+        row[STORE_WIDTH] is not None,
+    )
 
 
 assert set(OWNER_ID_KINDS) <= set(_ID_KINDS)

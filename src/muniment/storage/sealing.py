@@ -25,7 +25,7 @@ class Sealed(Struct, frozen=True):
 
 
 class Sealer:
-    """Seals and opens bodies. `master_keys` are 32 bytes each by number; `current` wraps new keys."""
+    """Seals and opens bodies. `master_keys` are 32 bytes by number; `current` wraps new keys."""
 
     def __init__(
         self,

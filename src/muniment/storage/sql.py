@@ -33,7 +33,7 @@ from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspa
 from muniment.storage import rows
 from muniment.storage.base import Lost
 from muniment.storage.cache import NodeCache
-from muniment.storage.rows import STORE_WIDTH, Row, optional
+from muniment.storage.rows import STORE_WIDTH, Row
 from muniment.storage.sealing import Sealed, Sealer
 
 _PATH_END = b"\xff"
@@ -115,7 +115,7 @@ class SqlTransaction:
         """
         for (workspace, store), (old, new) in self._refs.items():
             if new is not old:
-                self._executor.run("move_ref", _ref_values(workspace, store, old, new))
+                self._executor.run("move_ref", rows.moved_ref(workspace, store, old, new))
         for key, (old_head, head) in self._heads.items():
             workspace_id, stream = bytes.fromhex(key[:32]), bytes.fromhex(key[32:])
             if head.seq == old_head.seq:
@@ -179,15 +179,7 @@ class SqlTransaction:
     # Workspaces, identities
 
     def put_workspace(self, workspace: Workspace) -> None:
-        self._insert(
-            "workspaces",
-            workspace.id,
-            workspace.name,
-            workspace.status,
-            int(workspace.zero_data_retention),
-            workspace.retention_seconds,
-            workspace.created_at,
-        )
+        self._insert("workspaces", workspace.id, *rows.workspace_values(workspace))
 
     async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
         row = await self._row("get_workspace", workspace)
@@ -198,15 +190,7 @@ class SqlTransaction:
         return [WorkspaceId("wsp_" + row[0].hex()) for row in found]
 
     def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
-        self._insert(
-            "principals",
-            workspace,
-            to_bytes(principal.id),
-            principal.kind,
-            principal.name,
-            principal.external_id,
-            principal.created_at,
-        )
+        self._insert("principals", workspace, *rows.principal_values(principal))
 
     async def get_principal(
         self, workspace: WorkspaceId, principal: PrincipalId
@@ -221,7 +205,7 @@ class SqlTransaction:
     async def list_principals(
         self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
     ) -> list[Principal]:
-        found = await self._rows("list_principals", workspace, after=_after(after), limit=limit)
+        found = await self._rows("list_principals", workspace, after=rows.after(after), limit=limit)
         return [rows.principal(row) for row in found]
 
     def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
@@ -251,21 +235,14 @@ class SqlTransaction:
     async def list_keys(
         self, workspace: WorkspaceId, after: KeyId | None, limit: int
     ) -> list[ApiKey]:
-        found = await self._rows("list_keys", workspace, after=_after(after), limit=limit)
+        found = await self._rows("list_keys", workspace, after=rows.after(after), limit=limit)
         return [rows.api_key(row) for row in found]
 
     def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
         self._run("revoke_key", workspace, key=to_bytes(key), at=at)
 
     def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
-        self._insert(
-            "delegations",
-            workspace,
-            to_bytes(delegation.id),
-            to_bytes(delegation.principal),
-            to_bytes(delegation.delegate),
-            delegation.created_at,
-        )
+        self._insert("delegations", workspace, *rows.delegation_values(delegation))
 
     async def get_delegation(
         self, workspace: WorkspaceId, delegation: DelegationId
@@ -287,23 +264,16 @@ class SqlTransaction:
     async def list_delegations(
         self, workspace: WorkspaceId, after: DelegationId | None, limit: int
     ) -> list[Delegation]:
-        found = await self._rows("list_delegations", workspace, after=_after(after), limit=limit)
+        found = await self._rows(
+            "list_delegations", workspace, after=rows.after(after), limit=limit
+        )
         return [rows.delegation(row) for row in found]
 
     def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
         self._run("delete_delegation", workspace, delegation=to_bytes(delegation))
 
     def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
-        self._insert(
-            "owners",
-            workspace,
-            owner.kind,
-            to_bytes(owner.id),
-            owner.name,
-            to_bytes(owner.principal),
-            owner.scope_kind,
-            owner.created_at,
-        )
+        self._insert("owners", workspace, *rows.owner_values(owner))
 
     async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
         row = await self._row("get_owner", workspace, kind=kind, owner=to_bytes(owner))
@@ -313,25 +283,14 @@ class SqlTransaction:
         self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
     ) -> list[OwnerRow]:
         found = await self._rows(
-            "list_owners", workspace, kind=kind, after=_after(after), limit=limit
+            "list_owners", workspace, kind=kind, after=rows.after(after), limit=limit
         )
         return [rows.owner_row(row) for row in found]
 
     # Assignments
 
     def put_assignment(self, workspace: WorkspaceId, assignment: Assignment) -> None:
-        self._insert(
-            "assignments",
-            workspace,
-            to_bytes(assignment.store),
-            to_bytes(assignment.subject.id),
-            to_bytes(assignment.id),
-            assignment.subject.kind,
-            int(assignment.read),
-            int(assignment.write),
-            assignment.origin,
-            assignment.created_at,
-        )
+        self._insert("assignments", workspace, *rows.assignment_values(assignment))
 
     async def get_assignment(
         self, workspace: WorkspaceId, assignment: AssignmentId
@@ -348,7 +307,7 @@ class SqlTransaction:
         store: StoreId | None = None,
         subject: Subject | None = None,
     ) -> list[Assignment]:
-        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        values: dict[str, Any] = {"after": rows.after(after), "limit": limit}
         name = "list_assignments"
         if store is not None:
             values["store"] = to_bytes(store)
@@ -378,7 +337,9 @@ class SqlTransaction:
     async def get_store(
         self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
     ) -> tuple[StoreRecord, Rights] | None:
-        row = await self._row("get_store", workspace, store=to_bytes(store), **_subjects(subjects))
+        row = await self._row(
+            "get_store", workspace, store=to_bytes(store), **rows.subjects(subjects)
+        )
         if row is None:
             return None
         return rows.store(row), rows.rights(row[STORE_WIDTH], row[STORE_WIDTH + 1])
@@ -393,20 +354,20 @@ class SqlTransaction:
         statuses: Sequence[str],
         name: str | None = None,
     ) -> list[StoreSummary]:
-        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        values: dict[str, Any] = {"after": rows.after(after), "limit": limit}
         values |= {"name": name or "", "any_name": int(name is None)}
-        values |= _padded("status", statuses)
+        values |= rows.padded("status", statuses)
         statement = "list_stores"
         if readers is not None:
-            values |= _subjects(readers)
+            values |= rows.subjects(readers)
             statement = "list_stores_of_readers"
         found = await self._rows(statement, workspace, **values)
-        return [_summary(row) for row in found]
+        return [rows.summary(row) for row in found]
 
     async def list_stores_of(
         self, workspace: WorkspaceId, owner: Owner, after: StoreId | None, limit: int
     ) -> list[StoreId]:
-        values: dict[str, Any] = {"after": _after(after), "limit": limit}
+        values: dict[str, Any] = {"after": rows.after(after), "limit": limit}
         statement = "list_stores_of_workspace"
         if owner.id is not None:
             values |= {"owner_kind": owner.kind, "owner": to_bytes(owner.id)}
@@ -441,24 +402,13 @@ class SqlTransaction:
         return ref
 
     def put_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref) -> None:
-        self._insert(
-            "refs",
-            workspace,
-            to_bytes(store),
-            ref.name,
-            to_bytes(ref.revision),
-            ref.tree,
-            ref.documents,
-            ref.total_bytes,
-            ref.version,
-            ref.updated_at,
-        )
+        self._insert("refs", workspace, to_bytes(store), *rows.ref_values(ref))
 
     def move_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref, expected: Ref) -> None:
         self.writes += 1
         known = self._refs.get((workspace, store + ref.name))
         if known is None:
-            values = _ref_values(workspace, store + ref.name, expected, ref)
+            values = rows.moved_ref(workspace, store + ref.name, expected, ref)
             self._executor.run("swap_ref", values, one=True)
         elif known[1].revision != expected.revision or known[1].version != expected.version:
             raise Lost(f"ref {ref.name} moved")
@@ -481,7 +431,7 @@ class SqlTransaction:
             workspace,
             store=to_bytes(store),
             path=path.encode(),
-            **_subjects(subjects),
+            **rows.subjects(subjects),
         )
         if row is None:
             return None
@@ -518,18 +468,7 @@ class SqlTransaction:
         return [DocumentItem(row[0].decode(), *row[1:4]) for row in found]
 
     def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
-        self._insert(
-            "documents",
-            workspace,
-            to_bytes(store),
-            document.path.encode(),
-            to_bytes(document.id),
-            document.blob,
-            document.size,
-            to_bytes(document.change),
-            document.created_at,
-            document.updated_at,
-        )
+        self._insert("documents", workspace, to_bytes(store), *rows.document_values(document))
 
     def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:
         self._run("remove_document", workspace, store=to_bytes(store), path=path.encode())
@@ -537,19 +476,7 @@ class SqlTransaction:
     # Revisions
 
     def put_revision(self, workspace: WorkspaceId, store: StoreId, revision: Revision) -> None:
-        self._insert(
-            "revisions",
-            workspace,
-            to_bytes(store),
-            to_bytes(revision.id),
-            optional(revision.parent),
-            revision.tree,
-            revision.documents,
-            revision.total_bytes,
-            revision.kind,
-            revision.actor,
-            revision.created_at,
-        )
+        self._insert("revisions", workspace, to_bytes(store), *rows.revision_values(revision))
 
     async def get_revision(
         self, workspace: WorkspaceId, store: StoreId, revision: str
@@ -560,23 +487,7 @@ class SqlTransaction:
         return None if row is None else rows.revision(row)
 
     def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
-        self._insert(
-            "changes",
-            workspace,
-            to_bytes(store),
-            to_bytes(change.id),
-            to_bytes(change.revision),
-            change.path.encode(),
-            change.n,
-            to_bytes(change.document),
-            change.operation,
-            None if change.moved_from is None else change.moved_from.encode(),
-            change.blob,
-            change.size,
-            change.seq,
-            change.actor,
-            change.created_at,
-        )
+        self._insert("changes", workspace, to_bytes(store), *rows.change_values(change))
 
     async def list_changes(
         self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int
@@ -683,44 +594,3 @@ class SqlTransaction:
 
     def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
         self._run("finish_job", workspace, job=to_bytes(job))
-
-
-def _after(identifier: str | None) -> bytes:
-    return b"" if identifier is None else to_bytes(identifier)
-
-
-def _padded(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Values for a statement's four slots; a slot to spare repeats the first."""
-    if not 1 <= len(values) <= 4:
-        raise ValueError(f"a statement takes one to four values of {name}")
-    return {f"{name}_{n + 1}": values[n if n < len(values) else 0] for n in range(4)}
-
-
-def _subjects(subjects: Sequence[str]) -> dict[str, Any]:
-    return _padded("subject", [to_bytes(subject) for subject in subjects])
-
-
-def _ref_values(workspace: str, store_and_name: str, old: Ref, new: Ref) -> dict[str, Any]:
-    store = store_and_name[: len(store_and_name) - len(new.name)]
-    return {
-        "workspace": to_bytes(workspace),
-        "store": to_bytes(store),
-        "name": new.name,
-        "revision": to_bytes(new.revision),
-        "tree": new.tree,
-        "documents": new.documents,
-        "total_bytes": new.total_bytes,
-        "version": new.version,
-        "updated_at": new.updated_at,
-        "expected_revision": to_bytes(old.revision),
-        "expected_version": old.version,
-    }
-
-
-def _summary(row: Row) -> StoreSummary:
-    canonical = row[STORE_WIDTH + 1 :]
-    return StoreSummary(
-        rows.store(row),
-        None if canonical[0] is None else rows.ref(canonical),
-        row[STORE_WIDTH] is not None,
-    )

@@ -13,7 +13,7 @@ from muniment.service.app import App
 _PATH = Query("path", "The document's absolute path.", required=True)
 _IF_MATCH = Query("If-Match", "The SHA-256 that the document must have now.")
 _IF_NONE_MATCH = Query("If-None-Match", "`*`: the path must be free.")
-_HASH = re.compile(r'"?([0-9a-f]{64})"?', re.ASCII)
+_HASH = re.compile(r'([0-9a-f]{64})|"([0-9a-f]{64})"', re.ASCII)
 
 
 async def get_document(app: App, call: Call) -> Reply:
@@ -73,7 +73,7 @@ def precondition(call: Call) -> Precondition:
                 "If-Match must be one SHA-256 in lower-case hexadecimal; * is not accepted",
                 field="If-Match",
             )
-        return bytes.fromhex(found[1])
+        return bytes.fromhex(found[1] or found[2])
     if none_match is not None and none_match != "*":
         raise Malformed("If-None-Match must be * on a write", field="If-None-Match")
     return Absent.NONE if none_match is None else Absent.MUST_NOT_EXIST

@@ -38,14 +38,9 @@ async def delete_assignment(app: App, call: Call) -> Reply:
 
 
 def _store(body: shapes.AssignmentCreate) -> StoreId:
-    """The store of a body that says `memory_store`, or `resource: {kind, memory_store}`."""
-    named = body.memory_store
-    if body.resource is not None:
-        if named is not None or body.resource.get("kind") != "memory_store":
-            raise Malformed("resource.kind must be memory_store", field="resource.kind")
-        named = body.resource.get("memory_store")
-    if named is None:
-        raise Malformed("memory_store is required", field="memory_store")
+    named = body.memory_store if body.resource is None else body.resource.memory_store
+    if named is None or (body.resource is not None and body.memory_store is not None):
+        raise Malformed("name the store once, as memory_store or as resource", field="memory_store")
     return StoreId(check_id("store", named, "memory_store"))
 
 

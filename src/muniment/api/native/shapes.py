@@ -5,6 +5,7 @@ Times are RFC 3339 in UTC with microseconds, hashes lower-case hexadecimal.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -172,13 +173,20 @@ class AccessShape(Struct):
     reasons: list[str]
 
 
+class ResourceShape(Body):
+    """What an assignment is about: a store."""
+
+    kind: Literal["memory_store"]
+    memory_store: str
+
+
 class AssignmentCreate(Body):
-    """A grant on a store; `memory_store` may stand for `resource`."""
+    """A grant on a store, named as `memory_store` or as `resource`."""
 
     subject: SubjectShape
     permissions: list[Permission]
     memory_store: str | None = None
-    resource: dict[str, str] | None = None
+    resource: ResourceShape | None = None
 
 
 class AssignmentShape(Struct):
@@ -337,8 +345,12 @@ class EventPage(Struct):
 def time_text(at: int) -> str:
     """A time in UTC microseconds as RFC 3339."""
     seconds, micros = divmod(at, 1_000_000)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"
+    return f"{_second_text(seconds)}.{micros:06d}Z"
+
+
+@lru_cache(4096)
+def _second_text(seconds: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 def read_time(text: str, name: str) -> int:
@@ -347,7 +359,10 @@ def read_time(text: str, name: str) -> int:
         moment = msgspec.convert(text, datetime)
         if moment.tzinfo is None:
             raise ValueError
-        return (moment - _EPOCH) // timedelta(microseconds=1)
+        at = (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+        if at < 0:
+            raise ValueError
+        return at
     except (msgspec.ValidationError, ValueError, OverflowError):
         raise Malformed(f"{name} must be a time such as 2026-11-30T12:00:00Z", field=name) from None
 
