@@ -7,6 +7,7 @@ import pytest
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 from muniment.storage.sqlite import SqliteStorage
+from muniment.testing.storage_races import check_two_handles
 from muniment.testing.storage_suite import StorageSuite
 
 
@@ -31,6 +32,11 @@ class TestSqliteStorage(StorageSuite):
 
     def over(self, path: Path) -> SqliteStorage:
         return SqliteStorage(path, os.urandom)
+
+    async def test_two_storages_share_one_file(self, storage: Storage) -> None:
+        second = await self.start()
+        await check_two_handles(storage, second)
+        await second.stop()
 
 
 class TestSealedSqliteStorage(TestSqliteStorage):

@@ -58,6 +58,40 @@ async def linger(tx: Transaction, home: Home) -> None:
         await tx.get_workspace(home.workspace)
 
 
+async def check_two_handles(first: Storage, second: Storage) -> None:
+    """Two storages over one database, as two processes have them: no write is lost, none fails."""
+    build = Builder()
+    home = await make_busy_home(first, build)
+    ws, store = home.workspace, home.store
+
+    def adding(path: str) -> Use[None]:
+        async def use(tx: Transaction) -> None:
+            await tx.lock_store(ws, store.id)
+            ref = await tx.get_ref(ws, store.id, CANONICAL)
+            assert ref is not None
+            write_step(tx, ws, store, build.step(ref, path, path.encode(), None))
+            await tx.append(ws, store.id, build.fact(path=path))
+
+        return use
+
+    paths = [f"/{n:02}" for n in range(WRITERS * 2)]
+    await asyncio.gather(
+        *((first, second)[n % 2].write(store.id, adding(path)) for n, path in enumerate(paths))
+    )
+
+    async def look(tx: Transaction) -> None:
+        listed = await tx.list_documents(ws, store.id, "/", None, 99)
+        assert [item.path for item in listed] == paths
+        ref = await tx.get_ref(ws, store.id, CANONICAL)
+        assert ref is not None and ref.version == 1 + len(paths)
+        events = await tx.list_events(ws, store.id, 0, 99)
+        assert [event.seq for event in events] == list(range(1, len(paths) + 1))
+
+    await first.read(look)
+    await second.read(look)
+    assert await first.cursor_key() == await second.cursor_key()
+
+
 class RaceCases:
     """Many writers."""
 
@@ -260,10 +294,10 @@ class RaceCases:
 
         def putting(n: int) -> Use[None]:
             async def use(tx: Transaction) -> None:
+                await linger(tx, home)
                 for content in contents[n % 6 :] + contents[: n % 6]:
                     tx.put_blob(ws, pool, sha256(content).digest(), content)
                     tx.put_node(ws, pool, sha256(content).digest(), content)
-                    await tx.get_blob(ws, pool, sha256(content).digest())
 
             return use
 
