@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,13 +23,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muniment.api import native, site
 from muniment.api.http import HttpApp
+from muniment.client.asynchronous import AsyncClient
+from muniment.client.portal import Portal
+from muniment.client.sync import Client
+from muniment.client.transport import AsyncInProcess, InProcess
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
 from muniment.service.app import App, Policy
 from muniment.service.deletions import resume_deletions
 from muniment.service.keys import SECRET_BYTES, new_secret
 from muniment.service.paging import CursorSeal
 from muniment.service.workspaces import ensure_default_workspace
-from muniment.settings import Settings, read_credentials, write_credentials
+from muniment.settings import (
+    Settings,
+    database_address,
+    load,
+    read_credentials,
+    write_credentials,
+)
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 
@@ -193,6 +205,42 @@ def make_asgi(settings: Settings) -> ASGIApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     return asgi
+
+
+def open_client(
+    database: str | os.PathLike[str] | None = None, *, key: str | None = None
+) -> Client:
+    """A client of a database without a server: `muniment.open`.
+
+    `database` is a path or an address (`sqlite:///path`, `postgresql://…`, `memory:`); None is the
+    settings' own. The client acts with the local owner's key (R-05), or with `key`. Programs may
+    share a database, with or without a server (R-25). Unavailable where it cannot be opened,
+    SettingsError where it cannot be an address. Close the client, or use it in a `with`.
+    """
+    settings, secret = _embedded(database, key)
+    transport = InProcess(partial(opened, settings), Portal())
+    return Client(key=secret, transport=transport)
+
+
+def open_async_client(
+    database: str | os.PathLike[str] | None = None, *, key: str | None = None
+) -> AsyncClient:
+    """Like `open_client`, for asyncio: `async with muniment.open_async(…) as client`.
+
+    The database is opened at the start of the `async with`, or by the first request.
+    """
+    settings, secret = _embedded(database, key)
+    return AsyncClient(key=secret, transport=AsyncInProcess(partial(opened, settings)))
+
+
+def _embedded(database: str | os.PathLike[str] | None, key: str | None) -> tuple[Settings, str]:
+    """The settings of an embedded client, and the key it sends."""
+    address = None if database is None else database_address(os.fspath(database))
+    settings = load(database=address)
+    if not structlog.is_configured():
+        # A library says nothing on its host's standard output.
+        configure_logging(replace(settings, log_level="warning"))
+    return settings, key or owner_secret(settings)
 
 
 def configure_logging(settings: Settings) -> None:

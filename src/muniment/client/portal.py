@@ -1,0 +1,49 @@
+"""An event loop in a thread of its own, for callers that block."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Runs coroutines for any thread but its own.
+
+    The thread is a daemon: a program that forgets to close it still ends, and what was
+    acknowledged is durable.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="muniment-portal", daemon=True)
+        self._thread.start()
+        self._lock = threading.Lock()
+        self.closed = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns or raises. RuntimeError after `close`."""
+        if self.closed:
+            work.close()
+            raise RuntimeError("this client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Ends the loop and its thread; may be called again."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        pending = asyncio.all_tasks(self._loop)
+        for task in pending:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
