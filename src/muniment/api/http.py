@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
@@ -102,6 +102,11 @@ class Route:
     gives: Any = None
     headers: tuple[Query, ...] = ()
     authenticated: bool = True
+    known: frozenset[str] = field(init=False)
+    """The names of the query parameters."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "known", frozenset(query.name for query in self.query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +164,19 @@ class Call:
         if self.raw_query.count(b"&") >= QUERY_FIELDS_MAX:
             raise Malformed(f"a query has at most {QUERY_FIELDS_MAX} parameters")
         try:
-            text = self.raw_query.decode("ascii")
-            if _BAD_ESCAPE.search(text) is not None:
-                raise ValueError
-            pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
+            fields = [
+                (_unescape(name), _unescape(value))
+                for name, _, value in (
+                    field.partition("=")
+                    for field in self.raw_query.decode("ascii").split("&")
+                    if field
+                )
+            ]
         except ValueError:
             raise Malformed("the query string must be percent-encoded UTF-8") from None
-        known = {query.name for query in self.route.query}
+        known = self.route.known
         found: dict[str, str] = {}
-        for name, value in pairs:
+        for name, value in fields:
             if name not in known:
                 allowed = ", ".join(sorted(known)) or "none"
                 raise Malformed(
@@ -236,6 +245,15 @@ class Call:
         if b"\\u0000" in self.body:
             _refuse_nul(msgspec.to_builtins(value), "")
         return value
+
+
+def _unescape(text: str) -> str:
+    """A query's text without its escapes. ValueError where they are not UTF-8."""
+    if "%" not in text and "+" not in text:
+        return text
+    if _BAD_ESCAPE.search(text) is not None:
+        raise ValueError("a bare percent sign")
+    return unquote_to_bytes(text.replace("+", " ")).decode()
 
 
 def _field_of(error: msgspec.ValidationError) -> str | None:
@@ -385,7 +403,8 @@ class HttpApp:
         raw = scope.get("raw_path") or scope["path"].encode()
         try:
             methods, values = self._routes.find(raw.decode("ascii"))
-            params = [unquote(value, errors="strict") for value in values]
+            if b"%" in raw:
+                values = [unquote_to_bytes(value).decode() for value in values]
         except (UnicodeDecodeError, ValueError):
             raise Malformed("the URL's path must be percent-encoded UTF-8") from None
         if not methods:
@@ -396,7 +415,7 @@ class HttpApp:
                 f"{scope['method'][:16]} is not allowed here", allow=sorted(methods)
             )
         dialect, route, names = found
-        return dialect, Call(scope, route, dict(zip(names, params, strict=True)))
+        return dialect, Call(scope, route, dict(zip(names, values, strict=True)))
 
     async def _authenticate(self, call: Call) -> Actor:
         scheme, _, secret = (call.header(b"authorization") or "").partition(" ")

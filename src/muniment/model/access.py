@@ -100,13 +100,14 @@ class Delegation(Struct, frozen=True):
 
 
 class Action(Enum):
-    """What a caller wants of a store."""
+    """What a caller wants of a store. To oversee is to see who else may use it."""
 
     INSPECT = "inspect"
     READ = "read"
     WRITE = "write"
     ADMINISTER = "administer"
     GRANT = "grant"
+    OVERSEE = "oversee"
 
 
 def check(actor: Actor, store: StoreRecord | None, rights: Rights, action: Action) -> StoreRecord:
@@ -131,7 +132,7 @@ def check(actor: Actor, store: StoreRecord | None, rights: Rights, action: Actio
     elif action is Action.READ:
         if not rights.read:
             raise Denied("reading here needs a read assignment on the store", permission="read")
-    elif action in (Action.ADMINISTER, Action.GRANT) and not may_administer(actor, store, rights):
+    elif action is not Action.INSPECT and not may_administer(actor, store, rights):
         raise Denied("only an administrator or the owning principal may do this")
     return store
 

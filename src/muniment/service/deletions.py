@@ -16,7 +16,7 @@ from muniment.service.stores import check_version
 from muniment.storage.base import Transaction
 
 STEP_ROWS = 2_000
-RESUMED_AT_ONCE = 100
+RESUMED_MAX = 1_000
 
 
 async def delete_store(
@@ -53,7 +53,10 @@ async def delete_store(
 
 
 async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> None:
-    """Erases what is left of a fenced store and writes its tombstone; safe to run again."""
+    """Erases what is left of a fenced store and writes its tombstone; safe to run again.
+
+    The job stays for the next start where a reader holds up the erasure of the files (R-83).
+    """
     store = StoreId(job.subject)
 
     async def step(tx: Transaction) -> int:
@@ -70,7 +73,6 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> None:
     async def bury(tx: Transaction) -> None:
         await tx.lock_store(workspace, store)
         found = await tx.get_store(workspace, store, (workspace,))
-        tx.finish_job(workspace, job.id)
         if found is None or found[0].status != "deleting":
             return
         record = found[0]
@@ -85,6 +87,12 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> None:
         await tx.append(workspace, workspace, fact)
 
     await app.storage.write(None, bury)
+    if await app.storage.scrub():
+
+        async def finish(tx: Transaction) -> None:
+            tx.finish_job(workspace, job.id)
+
+        await app.storage.write(workspace, finish)
 
 
 async def resume_deletions(app: App) -> int:
@@ -93,10 +101,9 @@ async def resume_deletions(app: App) -> int:
     for workspace in await app.storage.read(lambda tx: tx.list_workspaces()):
 
         async def waiting(tx: Transaction, workspace: WorkspaceId = workspace) -> list[Job]:
-            return await tx.list_jobs(workspace, ERASE_STORE, RESUMED_AT_ONCE)
+            return await tx.list_jobs(workspace, ERASE_STORE, RESUMED_MAX)
 
-        while jobs := await app.storage.read(waiting):
-            for job in jobs:
-                await finish_deletion(app, workspace, job)
-                resumed += 1
+        for job in await app.storage.read(waiting):
+            await finish_deletion(app, workspace, job)
+            resumed += 1
     return resumed

@@ -51,7 +51,7 @@ async def get_document(app: App, actor: Actor, store: StoreId, path: str) -> Doc
             raise NotFound(f"no document at {path}", path=path)
         return document
 
-    return await app.storage.read(use)
+    return await app.storage.read(use, single=True)
 
 
 async def put_document(

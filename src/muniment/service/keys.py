@@ -79,7 +79,7 @@ async def _bearer(app: App, secret: str) -> Actor:
     if match is None:
         raise InvalidKey("no such API key")
     workspace = WorkspaceId("wsp_" + match[1])
-    found = await app.storage.read(lambda tx: tx.find_key(workspace, digest))
+    found = await app.storage.read(lambda tx: tx.find_key(workspace, digest), single=True)
     if found is None:
         raise InvalidKey("no such API key")
     record, key = found

@@ -93,7 +93,7 @@ async def list_assignments(
 
     async def admit(tx: Transaction) -> None:
         if store is not None and not own:
-            await guard.open_store(tx, actor, store, Action.GRANT)
+            await guard.open_store(tx, actor, store, Action.OVERSEE)
         elif not own:
             guard.require_admin(actor)
 

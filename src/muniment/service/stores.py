@@ -247,7 +247,7 @@ async def explain_access(
 
     async def use(tx: Transaction) -> Access:
         foreign = asked.id not in (actor.principal, actor.key)
-        action = Action.GRANT if foreign else Action.INSPECT
+        action = Action.OVERSEE if foreign else Action.INSPECT
         record, _ = await guard.open_store(tx, actor, store, action)
         about = await resolve_subject(tx, actor, asked)
         everybody = Subject("workspace", actor.workspace)

@@ -188,7 +188,10 @@ class Stores(Protocol):
         """
 
     async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
-        """Holds off other writers of this store until the transaction ends; absent ones too."""
+        """Holds off other writers of this store until the transaction ends.
+
+        What is read of the store after it stands still but for this transaction's own writes.
+        """
 
     async def get_store(
         self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
@@ -368,10 +371,17 @@ class Storage(Protocol):
     async def cursor_key(self) -> bytes:
         """32 bytes shared by every node of the deployment, made with the database."""
 
-    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+    async def scrub(self) -> bool:
+        """Makes what has been deleted unreadable in the database's own files (R-83).
+
+        False where another process's long read holds that up; then it is to be tried again.
+        """
+
+    async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one snapshot.
 
-        `scan` says that it may read many rows, so that a storage may keep it off the event loop.
+        `scan` says that it may read many rows, so that a storage may keep it off the event loop;
+        `single` that it calls one reading method, so that no transaction is needed around it.
         """
 
     async def write(self, group: str | None, use: Use[T]) -> T:

@@ -52,7 +52,11 @@ class InMemoryStorage:
         """The key it was made with."""
         return self._cursor_key
 
-    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+    async def scrub(self) -> bool:
+        """Nothing is kept anywhere else."""
+        return True
+
+    async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on what is there."""
         return self._run(use, InMemoryTransaction(self._tables, writable=False))
 

@@ -1,9 +1,8 @@
-"""The storage for many nodes: PostgreSQL through psycopg, pipelined group commit (R-80, R-81).
+"""The storage for many nodes: PostgreSQL through asyncpg, buffered group commit (R-80, R-81).
 
 Writers run READ COMMITTED and take the store's row lock first; readers run one REPEATABLE READ
 snapshot. Writes of one group in this process share a transaction: a leader takes a connection,
-drains the group's queue, and sends inserts buffered, one statement a table. Updates and locks are
-sent without waiting for their answers; a read waits only for itself.
+drains the group's queue and sends what its members wrote together, one statement a table.
 """
 
 import asyncio
@@ -12,9 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import psycopg
-from psycopg import errors
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+import asyncpg
 
 from muniment.model.errors import Unavailable
 from muniment.storage.base import Lost, Use
@@ -33,17 +30,41 @@ from muniment.storage.statements import (
 )
 
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[Row]
+Connection = Any
+"""An asyncpg connection, or the pool's stand-in for one."""
 
 WORDS = Words(bytes="BYTEA", int="BIGINT", clustered="", lock="FOR UPDATE", mark="$")
 CONNECTIONS_MAX = 10
 WAIT_SECONDS = 10.0
 GROUP_MAX = 64
 RETRIES = 20
+STATEMENT_CACHE = 512
+_BEGIN_READ = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _STATEMENTS = load_statements(WORDS)
 _TABLES = load_tables(WORDS)
-_RERUN = (Lost, errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+KNOWN = frozenset({"get_document"})
+"""Reads of rows that the transaction remembers where it has written them itself."""
+
+_RERUN = (
+    Lost,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.UniqueViolationError,
+)
 """What another writer can cause and a rerun can mend; a use that read first decides again."""
+
+
+_UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+)
+"""What tells that the server, or a connection to it, is not there."""
 
 
 def _insert_texts(table: Table) -> tuple[str, str]:
@@ -74,19 +95,18 @@ class PostgresExecutor:
         self._inserts: dict[str, dict[Row, Row]] = {}
         self._pending: list[tuple[Statement, Row, bool]] = []
         self._dirty: set[str] = set()
-        self._checks: list[psycopg.AsyncCursor[Row]] = []
 
     async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
         """The statement's rows, after what was buffered for its tables."""
         statement = _STATEMENTS[name]
-        if not self._dirty.isdisjoint(statement.tables):
+        if self._dirty and name not in KNOWN and not self._dirty.isdisjoint(statement.tables):
             await self.flush()
         bound = [values[value] for value in statement.values]
-        cursor = await self._connection.execute(statement.text, bound, prepare=True)
-        return await cursor.fetchall()
+        found: list[Row] = await self._connection.fetch(statement.text, *bound)
+        return found
 
     def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
-        """Keeps the statement for later; with `one`, Lost at the end unless it returns one row."""
+        """Keeps the statement for later; with `one`, Lost by the end unless it returns one row."""
         statement = _STATEMENTS[name]
         for table in statement.tables:
             self._settle(table)
@@ -111,31 +131,25 @@ class PostgresExecutor:
         if not rows:
             return
         single, many = _INSERTS[table]
-        ordered = [rows[key] for key in sorted(rows)] if len(rows) > 1 else list(rows.values())
         names = frozenset({table})
-        if len(ordered) == 1:
-            self._pending.append((Statement(table, single, (), names), ordered[0], False))
-        else:
-            columns = tuple(list(column) for column in zip(*ordered, strict=True))
-            self._pending.append((Statement(table, many, (), names), columns, False))
+        if len(rows) == 1:
+            only = next(iter(rows.values()))
+            self._pending.append((Statement(table, single, (), names), only, False))
+            return
+        # One order of rows for all writers, so that two that share a pool cannot block each other.
+        columns = tuple(zip(*[rows[key] for key in sorted(rows)], strict=True))
+        self._pending.append((Statement(table, many, (), names), columns, False))
 
     async def flush(self) -> None:
-        """Sends everything that waits, without waiting for the answers."""
+        """Sends everything that waits. Lost where a conditional write finds another row."""
         for table in list(self._inserts):
             self._settle(table)
         pending, self._pending = self._pending, []
         self._dirty.clear()
         for statement, values, one in pending:
-            cursor = await self._connection.execute(statement.text, values, prepare=True)
-            if one:
-                self._checks.append(cursor)
-
-    async def check(self) -> None:
-        """Lost unless every conditional write that was sent has changed its row."""
-        for cursor in self._checks:
-            if len(await cursor.fetchall()) != 1:
-                raise Lost("a conditional write found another row")
-        self._checks.clear()
+            found = await self._connection.fetch(statement.text, *values)
+            if one and len(found) != 1:
+                raise Lost(statement.name)
 
 
 class _Pending:
@@ -166,38 +180,43 @@ class PostgresStorage:
         self._nodes = NodeCache()
         self._groups: dict[str, deque[_Pending]] = {}
         self._leaders: set[asyncio.Task[None]] = set()
-        self._pool = AsyncConnectionPool(
-            dsn,
-            min_size=1,
-            max_size=connections,
-            timeout=WAIT_SECONDS,
-            open=False,
-            kwargs={"autocommit": True, "cursor_factory": psycopg.AsyncRawCursor},
-        )
+        self._dsn = dsn
+        self._connections = connections
+        self._pool: Any = None
 
     async def start(self) -> None:
         """Connects. Unavailable if the server does not answer."""
         try:
-            await self._pool.open(wait=True, timeout=WAIT_SECONDS)
-        except (PoolTimeout, psycopg.Error) as error:
-            await self._pool.close()
+            self._pool = await asyncpg.create_pool(
+                self._dsn,
+                min_size=1,
+                max_size=self._connections,
+                timeout=WAIT_SECONDS,
+                statement_cache_size=STATEMENT_CACHE,
+                max_cacheable_statement_size=0,
+                reset=_leave,
+            )
+        except _UNREACHABLE as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error
 
     async def stop(self) -> None:
         """Finishes what was accepted and closes."""
         if self._leaders:
             await asyncio.gather(*self._leaders, return_exceptions=True)
-        await self._pool.close()
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        """A pooled connection; Unavailable where there is none or it breaks."""
+        """A pooled connection; Unavailable where there is none in time or it breaks."""
         try:
-            async with self._pool.connection() as connection:
+            connection = await self._pool.acquire(timeout=WAIT_SECONDS)
+            try:
                 yield connection
-        except (PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError) as error:
-            if isinstance(error, _RERUN):
-                raise
+            finally:
+                await self._pool.release(connection)
+        except _UNREACHABLE as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error
 
     # Schema
@@ -221,12 +240,11 @@ class PostgresStorage:
                     for number, name, text in steps:
                         if number > version:
                             await self._step(connection, (number, name, now), text)
-                    values = {"cursor_key": self._random_bytes(32)}
                     executor = PostgresExecutor(connection)
-                    executor.run("add_instance", values)
+                    executor.run("add_instance", {"cursor_key": self._random_bytes(32)})
                     await executor.flush()
                     return newest
-            except (errors.UniqueViolation, errors.DuplicateTable):
+            except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
                 await asyncio.sleep(0.1)
         raise Unavailable("another node is migrating the database: try again")
 
@@ -241,14 +259,12 @@ class PostgresStorage:
             executor.run("add_migration", {"version": number, "name": name, "applied_at": now})
             await executor.flush()
             for statement in statements:
-                await connection.execute(statement, prepare=False)
+                await connection.execute(statement)
 
     async def _version(self, connection: Connection) -> int:
-        cursor = await connection.execute("SELECT to_regclass('migrations') IS NOT NULL")
-        if not (await cursor.fetchall())[0][0]:
+        if not await connection.fetchval("SELECT to_regclass('migrations') IS NOT NULL"):
             return 0
-        cursor = await connection.execute(_STATEMENTS["migration_version"].text)
-        return int((await cursor.fetchall())[0][0] or 0)
+        return int(await connection.fetchval(_STATEMENTS["migration_version"].text) or 0)
 
     async def check_ready(self) -> None:
         """Unavailable unless the server answers, the schema is ours and a write works."""
@@ -257,26 +273,31 @@ class PostgresStorage:
             version = await self._version(connection)
             if version != newest:
                 raise Unavailable(f"the database has schema {version}, this program {newest}")
-            await connection.execute(_STATEMENTS["probe_instance"].text)
+            await connection.fetch(_STATEMENTS["probe_instance"].text)
 
     async def cursor_key(self) -> bytes:
         """32 bytes shared by every node of this database."""
         async with self._connection() as connection:
-            cursor = await connection.execute(_STATEMENTS["get_instance"].text)
-            return bytes((await cursor.fetchall())[0][0])
+            return bytes(await connection.fetchval(_STATEMENTS["get_instance"].text))
+
+    async def scrub(self) -> bool:
+        """Bodies are sealed: with its key's row a body is gone, wherever its ciphertext lies."""
+        return True
 
     # Reading
 
-    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+    async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one REPEATABLE READ snapshot."""
         del scan
-        async with self._connection() as connection, connection.pipeline():
-            await connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        async with self._connection() as connection:
+            tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
+            if single:
+                return await use(tx)
+            await connection.execute(_BEGIN_READ)
             try:
-                tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
                 answer = await use(tx)
             except BaseException:
-                await connection.execute("ROLLBACK")
+                await _roll_back(connection)
                 raise
             await connection.execute("COMMIT")
         return answer
@@ -312,22 +333,19 @@ class PostgresStorage:
                     while waiting and len(batch) < GROUP_MAX:
                         batch.append(waiting.popleft())
                     done = await self._attempt(connection, batch)
-                if not done:
-                    for pending in batch:
-                        await self._run_alone(pending)
             except BaseException as error:
+                done = True
                 batch = batch or [waiting.popleft() for _ in range(len(waiting))]
                 for pending in batch:
                     pending.error = error
             for pending in batch:
+                if not done:
+                    await self._run_alone(pending)
                 _resolve(pending)
         del self._groups[group]
 
     async def _lead_alone(self, pending: _Pending) -> None:
-        try:
-            await self._run_alone(pending)
-        except BaseException as error:
-            pending.error = error
+        await self._run_alone(pending)
         _resolve(pending)
 
     async def _run_alone(self, pending: _Pending) -> None:
@@ -336,7 +354,7 @@ class PostgresStorage:
                 async with self._connection() as connection:
                     if await self._attempt(connection, [pending], alone=True):
                         return
-            except Unavailable as error:
+            except Exception as error:
                 pending.error = error
                 return
             await asyncio.sleep(0.001 * attempt)
@@ -347,13 +365,17 @@ class PostgresStorage:
     ) -> bool:
         """Whether every member has its answer or error; False has changed nothing."""
         try:
-            async with connection.pipeline():
-                return await self._transact(connection, group, alone)
+            return await self._transact(connection, group, alone)
         except _RERUN:
-            await _clear(connection)
+            await _roll_back(connection)
+            return False
+        except asyncpg.PostgresError as error:
+            await _roll_back(connection)
+            if alone or isinstance(error, _UNREACHABLE):
+                raise
             return False
         except BaseException:
-            await _clear(connection)
+            await _roll_back(connection)
             raise
 
     async def _transact(self, connection: Connection, group: list[_Pending], alone: bool) -> bool:
@@ -365,7 +387,7 @@ class PostgresStorage:
             pending.error = None
             try:
                 pending.answer = await pending.use(tx)
-            except psycopg.Error:
+            except (asyncpg.PostgresError, *_UNREACHABLE):
                 raise
             except BaseException as error:
                 pending.error = error
@@ -374,9 +396,13 @@ class PostgresStorage:
                     return alone and not isinstance(error, Lost)
         tx.finish()
         await executor.flush()
-        await executor.check()
         await connection.execute("COMMIT")
         return True
+
+
+async def _leave(connection: Connection) -> None:
+    """What the pool runs on a connection that comes back: nothing, for we leave it clean."""
+    del connection
 
 
 def _migrations_table() -> str:
@@ -385,10 +411,10 @@ def _migrations_table() -> str:
     return text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
 
 
-async def _clear(connection: Connection) -> None:
+async def _roll_back(connection: Connection) -> None:
     """Ends a transaction that failed half-way, so that the connection can be used again."""
-    if not connection.closed:
-        await connection.rollback()
+    if not connection.is_closed():
+        await connection.execute("ROLLBACK")
 
 
 def _resolve(pending: _Pending) -> None:

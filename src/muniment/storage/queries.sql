@@ -124,6 +124,10 @@ CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM a
     AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
 WHERE s.workspace_id = :workspace AND s.store_id = :store
 
+-- name: get_document
+SELECT document_id, blob_id, size, change_id, created_at, updated_at
+FROM documents WHERE workspace_id = :workspace AND store_id = :store AND path = :path
+
 -- name: open_document
 SELECT {store},
   r.can_read, r.can_write,

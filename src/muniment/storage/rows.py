@@ -146,6 +146,20 @@ def store_values(record: StoreRecord) -> Row:
     )
 
 
+def document(path: str, row: Row, content: bytes | None = None) -> Document:
+    """From document_id, blob_id, size, change_id, created_at, updated_at, at the row's head."""
+    return Document(
+        DocumentId("mem_" + row[0].hex()),
+        path,
+        row[1],
+        row[2],
+        ChangeId("memver_" + row[3].hex()),
+        row[4],
+        row[5],
+        content,
+    )
+
+
 def rights(can_read: int | None, can_write: int | None) -> Rights:
     """From the two MAX() columns, None where no assignment matches."""
     return Rights(bool(can_read), bool(can_write))

@@ -1,8 +1,8 @@
 """The transaction over SQL, one text for SQLite and PostgreSQL.
 
-An `Executor` runs statements by name; what it buffers it must show to later reads. Refs and stream
-heads read under the group's lock are kept here until the transaction ends, so that a group moves
-each of them once.
+An `Executor` runs statements by name; what it buffers it must show to later reads. What is read
+under a store's lock is kept here until the transaction ends: nobody else can change it, and the
+members of a group read it once and move each ref and stream head once.
 """
 
 import hashlib
@@ -14,9 +14,7 @@ from muniment.model.documents import Document, DocumentItem
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
-    ChangeId,
     DelegationId,
-    DocumentId,
     JobId,
     KeyId,
     PoolId,
@@ -87,6 +85,8 @@ class SqlTransaction:
         self._refs: dict[tuple[str, str], tuple[Ref, Ref]] = {}
         self._heads: dict[str, tuple[Head, Head]] = {}
         self._locked: set[str] = set()
+        self._views: dict[tuple[str, ...], tuple[StoreRecord, Rights]] = {}
+        self._documents: dict[str, Document | None] = {}
         self.writes = 0
 
     # How statements are run
@@ -290,6 +290,7 @@ class SqlTransaction:
     # Assignments
 
     def put_assignment(self, workspace: WorkspaceId, assignment: Assignment) -> None:
+        self._views.clear()
         self._insert("assignments", workspace, *rows.assignment_values(assignment))
 
     async def get_assignment(
@@ -319,11 +320,13 @@ class SqlTransaction:
         return [rows.assignment(row) for row in found]
 
     def delete_assignment(self, workspace: WorkspaceId, assignment: AssignmentId) -> None:
+        self._views.clear()
         self._run("delete_assignment", workspace, assignment=to_bytes(assignment))
 
     # Stores
 
     def put_store(self, workspace: WorkspaceId, store: StoreRecord) -> None:
+        self._views.clear()
         self._insert("stores", workspace, *rows.store_values(store))
 
     async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
@@ -337,12 +340,19 @@ class SqlTransaction:
     async def get_store(
         self, workspace: WorkspaceId, store: StoreId, subjects: Sequence[str]
     ) -> tuple[StoreRecord, Rights] | None:
+        key = (workspace, store, *subjects)
+        known = self._views.get(key)
+        if known is not None:
+            return known
         row = await self._row(
             "get_store", workspace, store=to_bytes(store), **rows.subjects(subjects)
         )
         if row is None:
             return None
-        return rows.store(row), rows.rights(row[STORE_WIDTH], row[STORE_WIDTH + 1])
+        view = rows.store(row), rows.rights(row[STORE_WIDTH], row[STORE_WIDTH + 1])
+        if store in self._locked:
+            self._views[key] = view
+        return view
 
     async def list_stores(
         self,
@@ -426,6 +436,11 @@ class SqlTransaction:
         *,
         content: bool = False,
     ) -> tuple[StoreRecord, Rights, Document | None] | None:
+        if store in self._locked and not content:
+            view = await self.get_store(workspace, store, subjects)
+            if view is None:
+                return None
+            return *view, await self._locked_document(workspace, store, path)
         row = await self._row(
             "open_document_with_content" if content else "open_document",
             workspace,
@@ -441,17 +456,18 @@ class SqlTransaction:
         if found[0] is None:
             return record, rights, None
         body = self._open(workspace, record.pool, found[1], found[6:10]) if content else None
-        document = Document(
-            DocumentId("mem_" + found[0].hex()),
-            path,
-            found[1],
-            found[2],
-            ChangeId("memver_" + found[3].hex()),
-            found[4],
-            found[5],
-            body,
-        )
-        return record, rights, document
+        return record, rights, rows.document(path, found, body)
+
+    async def _locked_document(
+        self, workspace: WorkspaceId, store: StoreId, path: str
+    ) -> Document | None:
+        """The document of a store locked by this transaction, read once."""
+        key = store + path
+        if key not in self._documents:
+            values = {"store": to_bytes(store), "path": path.encode()}
+            row = await self._row("get_document", workspace, **values)
+            self._documents[key] = None if row is None else rows.document(path, row)
+        return self._documents[key]
 
     async def list_documents(
         self, workspace: WorkspaceId, store: StoreId, prefix: str, after: str | None, limit: int
@@ -468,9 +484,11 @@ class SqlTransaction:
         return [DocumentItem(row[0].decode(), *row[1:4]) for row in found]
 
     def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
+        self._documents[store + document.path] = document
         self._insert("documents", workspace, to_bytes(store), *rows.document_values(document))
 
     def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:
+        self._documents[store + path] = None
         self._run("remove_document", workspace, store=to_bytes(store), path=path.encode())
 
     # Revisions
@@ -567,6 +585,8 @@ class SqlTransaction:
     ) -> int:
         self.writes += 1
         self.finish()
+        self._views.clear()
+        self._documents.clear()
         erased = 0
         for name in _STORE_ERASURES:
             if erased < limit:

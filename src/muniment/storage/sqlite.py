@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 WORDS = Words(bytes="BLOB", int="INTEGER", clustered=" WITHOUT ROWID", lock="", mark="?")
 BUSY_MS = 60_000
+SCRUB_MS = 2_000
 GROUP_MAX = 256
 RETRIES = 20
 SCAN_THREADS = 2
@@ -229,12 +230,25 @@ class SqliteStorage:
         key: Any = self._reader.execute(_STATEMENTS["get_instance"].text).fetchall()[0][0]
         return bytes(key)
 
+    async def scrub(self) -> bool:
+        """Takes the write-ahead file into the database, where freed bytes are zeros; empties it."""
+        return await self._on_writer(self._truncate_log)
+
+    def _truncate_log(self) -> bool:
+        connection = self._write_connection
+        connection.set_busy_timeout(SCRUB_MS)
+        try:
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            return busy == 0
+        finally:
+            connection.set_busy_timeout(BUSY_MS)
+
     # Reading
 
-    async def read(self, use: Use[T], *, scan: bool = False) -> T:
+    async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one snapshot: inline, or in a thread for a scan."""
         if not scan:
-            return self._read_on(self._read_executor, use)
+            return self._read_on(self._read_executor, use, single=single)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._scans, self._scan, use)
 
@@ -248,11 +262,14 @@ class SqliteStorage:
         finally:
             self._readers.put(connection)
 
-    def _read_on(self, executor: SqliteExecutor, use: Use[T]) -> T:
+    def _read_on(self, executor: SqliteExecutor, use: Use[T], *, single: bool = False) -> T:
+        tx = SqlTransaction(executor, self._nodes, self._sealer)
         try:
+            if single:
+                return drive(use(tx))
             executor.command("BEGIN")
             try:
-                return drive(use(SqlTransaction(executor, self._nodes, self._sealer)))
+                return drive(use(tx))
             finally:
                 executor.command("COMMIT")
         except apsw.Error as error:
