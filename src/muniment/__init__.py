@@ -13,7 +13,7 @@ _HOMES = {
     "muniment.client.sync": {"Client": "Client"},
     "muniment.client.asynchronous": {"AsyncClient": "AsyncClient"},
     "muniment.client.transport": {"Limits": "Limits"},
-    "muniment.client.records": {name: name for name in ("Grant", "Subject")},
+    "muniment.client.records": {name: name for name in ("Document", "Grant", "Store", "Subject")},
     "muniment.client.errors": {
         name: name
         for name in (

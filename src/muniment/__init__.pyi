@@ -14,7 +14,9 @@ from muniment.client.errors import NotFound as NotFound
 from muniment.client.errors import ReadOnly as ReadOnly
 from muniment.client.errors import Unavailable as Unavailable
 from muniment.client.errors import UnexpectedAnswer as UnexpectedAnswer
+from muniment.client.records import Document as Document
 from muniment.client.records import Grant as Grant
+from muniment.client.records import Store as Store
 from muniment.client.records import Subject as Subject
 from muniment.client.sync import Client as Client
 from muniment.client.transport import Limits as Limits

@@ -23,6 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muniment.api import native, site
 from muniment.api.http import HttpApp
+from muniment.api.native.shapes import time_text
+from muniment.api.requestlog import RequestLog
 from muniment.client.asynchronous import AsyncClient
 from muniment.client.portal import Portal
 from muniment.client.sync import Client
@@ -147,7 +149,7 @@ def owner_secret(settings: Settings) -> str:
     return write_credentials(settings.credentials, made)
 
 
-def make_http(settings: Settings, app: App) -> HttpApp:
+def make_http(settings: Settings, app: App, request_log: RequestLog | None = None) -> HttpApp:
     """The HTTP application: every dialect over one App."""
     base_url = settings.public_url
     wire = native.dialect(base_url)
@@ -156,6 +158,7 @@ def make_http(settings: Settings, app: App) -> HttpApp:
         (wire, site.dialect(base_url, wire)),
         hosts=allowed_hosts(settings),
         new_request_id=lambda: "req_" + random_bytes(12).hex(),
+        request_log=request_log,
     )
 
 
@@ -167,7 +170,9 @@ def allowed_hosts(settings: Settings) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[HttpApp]:
+async def opened(
+    settings: Settings, request_log: RequestLog | None = None
+) -> AsyncIterator[HttpApp]:
     """The HTTP application with its storage open; interrupted deletions go on beside it."""
     storage = make_storage(settings)
     await storage.start()
@@ -175,7 +180,7 @@ async def opened(settings: Settings) -> AsyncIterator[HttpApp]:
         app = await make_app(settings, storage)
         resuming = asyncio.create_task(resume_deletions(app))
         try:
-            yield make_http(settings, app)
+            yield make_http(settings, app, request_log)
         finally:
             if not resuming.done():
                 resuming.cancel()
@@ -187,6 +192,8 @@ async def opened(settings: Settings) -> AsyncIterator[HttpApp]:
 def make_asgi(settings: Settings) -> ASGIApp:
     """The ASGI application that opens and closes with the server's lifespan."""
     state: dict[str, HttpApp] = {}
+    logged = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
+    request_log = RequestLog(sys.stderr.buffer, lambda: time_text(now())) if logged else None
 
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -194,10 +201,12 @@ def make_asgi(settings: Settings) -> ASGIApp:
             return
         await receive()
         try:
-            async with opened(settings) as http:
+            async with opened(settings, request_log) as http:
                 state["http"] = http
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
+                if request_log is not None:
+                    request_log.flush()
         except Exception as error:
             log.error("start failed", reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -205,6 +214,16 @@ def make_asgi(settings: Settings) -> ASGIApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     return asgi
+
+
+async def migrate(settings: Settings) -> int:
+    """Brings the database's schema to this program's version; that version."""
+    storage = make_storage(settings)
+    await storage.start()
+    try:
+        return await storage.migrate(now())
+    finally:
+        await storage.stop()
 
 
 def open_client(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ADMIN_KEY_CHARACTERS_MIN = 32
 MASTER_KEY_BYTES = 32
@@ -66,11 +67,21 @@ class Settings:
     )
     url: str = _setting("", "MUNIMENT_URL", "The server that commands speak to; empty: embedded.")
     api_key: str = _setting("", "MUNIMENT_API_KEY", "The key that commands send.")
+    editor: str = _setting("", "EDITOR", "The editor of `muniment doc edit`; `VISUAL` outranks it.")
 
     @property
     def database_url(self) -> str:
         """The database, the default one filled in."""
         return self.database or f"sqlite:///{self.home / 'muniment.db'}"
+
+    @property
+    def shown_database(self) -> str:
+        """The database as people may see it: a file's path, or an address without its password."""
+        address = self.database_url
+        if address.startswith("sqlite:///"):
+            return address.removeprefix("sqlite:///")
+        password = urlsplit(address).password
+        return address if password is None else address.replace(f":{password}@", ":…@", 1)
 
     @property
     def public_url(self) -> str:
@@ -94,6 +105,8 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
         text = source.get(one.metadata["variable"])
         if one.name == "versioned_surface":
             text = source.get("MEMORY_VERSIONED_SURFACE", text) if text is None else text
+        if one.name == "editor":
+            text = source.get("VISUAL") or text
         if text is not None and text != "":
             values[one.name] = _read(one.metadata["variable"], text, type(one.default))
     values |= {name: value for name, value in given.items() if value is not None}

@@ -6,8 +6,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+import muniment
 from muniment import __version__
+from muniment.cli import documents, grants, identities, stores
 from muniment.cli.command import CommandError, Invocation, command
+from muniment.cli.output import note, show_json
 from muniment.model.errors import Failure
 from muniment.settings import SettingsError
 
@@ -61,24 +64,78 @@ def serve(
     run(invocation.settings(host=host, port=port, log_level=level), quiet=quiet)
 
 
+@command(app, "migrate", options=["db", "json"])
+def migrate(invocation: Invocation) -> None:
+    """Bring the database's schema to this version; `serve` and embedded use do it too."""
+    import asyncio
+
+    from muniment import main
+
+    version = asyncio.run(main.migrate(invocation.settings()))
+    if invocation.json:
+        show_json({"schema": version})
+    else:
+        note(f"the database has schema {version}")
+
+
+app.add_typer(stores.group, name="store")
+app.add_typer(documents.group, name="doc")
+app.add_typer(grants.group, name="grant")
+command(app, "access")(stores.access)
+app.add_typer(identities.keys, name="key")
+app.add_typer(identities.principals, name="principal")
+command(app, "whoami")(identities.whoami)
+
+
 def main() -> NoReturn:
     """Runs the command line; exits 0, 1 on a failure, 2 on a usage error, 130 on Ctrl-C."""
     try:
-        status = app(standalone_mode=False)
-    except typer.Abort:
-        status = 130
-    except typer.TyperException as error:
-        # Without a command the help is shown, and the failure has no words of its own.
-        status = fail(_with_hint(error), error.exit_code) if error.message else error.exit_code
-    except CommandError as error:
-        status = fail(str(error), error.status)
-    except (SettingsError, Failure) as error:
-        status = fail(str(error))
+        status = app(standalone_mode=False) or 0
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader has enough, as in `muniment doc ls notes | head -1`; nothing more is flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
-    sys.exit(status or 0)
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        status = _fail(error)
+    sys.exit(status)
+
+
+def _fail(error: Exception) -> int:
+    """Says on standard error what failed and what helps, in one line; the status."""
+    status = 1
+    if isinstance(error, typer.Abort):
+        return 130
+    if isinstance(error, typer.TyperException):
+        if not error.message:  # without a command the help is shown, and there is no more to say
+            return error.exit_code
+        message, status = _with_hint(error), error.exit_code
+    elif isinstance(error, CommandError):
+        message, status = str(error), error.status
+    elif isinstance(error, SettingsError | Failure | OSError):
+        message = str(error)
+    elif isinstance(error, muniment.MunimentError):
+        message = f"{error}{_advice(error)}"
+    else:
+        message = (
+            f"this is a fault of Muniment: {type(error).__name__}: {error}"
+            " (python -X dev -m muniment … shows where)"
+        )
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return status
+
+
+def _advice(error: "muniment.MunimentError") -> str:
+    """What helps against failures that the command line can mend."""
+    if isinstance(error, muniment.NoAnswer):
+        return "" if error.sent else "; is the server running? (muniment serve)"
+    if isinstance(error, muniment.InvalidKey):
+        return "; give another with --key or MUNIMENT_API_KEY"
+    if isinstance(error, muniment.Internal | muniment.UnexpectedAnswer) and error.request_id:
+        return f" (request {error.request_id})"
+    return ""
 
 
 def _with_hint(error: typer.TyperException) -> str:
@@ -86,9 +143,3 @@ def _with_hint(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     hint = "" if context is None else f" (see {context.command_path} --help)"
     return error.format_message().rstrip(".") + hint
-
-
-def fail(message: str, status: int = 1) -> int:
-    """Says on standard error what failed, in one line; the status."""
-    print("error:", " ".join(message.split()), file=sys.stderr)
-    return status

@@ -5,12 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec
+from urllib.parse import urlsplit
 
 import typer
 
-from muniment.settings import Settings, database_address, load
+import muniment
+from muniment.model.ids import is_id
+from muniment.settings import Settings, database_address, load, read_credentials
 
 P = ParamSpec("P")
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class CommandError(Exception):
@@ -43,6 +48,30 @@ class Invocation:
         # A database on the command line outranks a server in the environment.
         url = "" if self.db is not None else self.url
         return load(url=url, api_key=self.key, database=database, **given)
+
+    def client(self) -> "muniment.Client":
+        """A client of the server or of the embedded database that the command line chooses."""
+        settings = self.settings()
+        # A key in the environment is for what the environment names, not for another database.
+        key = self.key or ("" if self.db is not None else settings.api_key)
+        if not settings.url:
+            from muniment.main import open_client
+
+            return open_client(settings.database_url, key=key or None)
+        from muniment.client.sync import Client
+
+        try:
+            return Client(settings.url, key or self._local_key(settings))
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+
+    def _local_key(self, settings: Settings) -> str:
+        """The local owner's key, for a server on this machine only: it goes nowhere else (R-05)."""
+        host = urlsplit(settings.url).hostname
+        key = read_credentials(settings.credentials) if host in LOOPBACK else None
+        if key is None:
+            raise CommandError(f"{settings.url} needs a key: give --key or set MUNIMENT_API_KEY")
+        return key
 
 
 _PANEL = "Where and as whom"
@@ -107,3 +136,48 @@ def command(
         return run
 
     return register
+
+
+def find_store(client: "muniment.Client", text: str) -> str:
+    """The id of the store that is named by its id or its name (R-06).
+
+    CommandError where no store has the name, or where several have, with their ids.
+    """
+    if is_id("store", text):
+        return text
+    found = list(client.stores.list(name=text, include_archived=True))
+    active = [store for store in found if store.status == "active"]
+    candidates = active or found
+    if not candidates:
+        raise CommandError(f"no store is named {text!r}; `muniment store list` shows what there is")
+    if len(candidates) > 1:
+        ids = ", ".join(store.id for store in candidates)
+        raise CommandError(
+            f"{len(candidates)} stores are named {text!r}; say which by its id: {ids}"
+        )
+    return candidates[0].id
+
+
+_SUBJECTS = {
+    "principal": "principal",
+    "key": "api_key",
+    "agent": "agent_definition",
+    "session": "session",
+    "scope": "surface_scope",
+}
+
+
+def read_subject(text: str) -> str:
+    """The `kind:id` of a subject that is given so, by its id alone, or as `workspace`.
+
+    CommandError, a usage error, for anything else.
+    """
+    if text == "workspace":
+        return text
+    for name, kind in _SUBJECTS.items():
+        if is_id(name, text.removeprefix(f"{kind}:")):
+            return f"{kind}:{text.removeprefix(f'{kind}:')}"
+    raise usage_error(
+        f"{text!r} is no principal, key, agent, Session or surface scope: give an id such as"
+        " prin_…, or `workspace` for everybody"
+    )

@@ -8,7 +8,6 @@ import socket
 import sys
 from dataclasses import replace
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 import uvloop
@@ -111,7 +110,7 @@ def greeting(settings: Settings, *, quiet: bool) -> str:
     lines = [
         ready,
         "",
-        f"  data  {without_password(settings.database_url)}",
+        f"  data  {settings.shown_database}",
         f"  key   {settings.credentials} holds the owner's; commands on this machine use it",
         "",
         "Try, in another terminal:",
@@ -125,13 +124,3 @@ def greeting(settings: Settings, *, quiet: bool) -> str:
     if settings.host in WILDCARDS and not settings.allowed_hosts:
         lines += ["Set MUNIMENT_ALLOWED_HOSTS to the names by which other machines reach it.", ""]
     return "\n".join([*lines, "Ctrl-C stops it."])
-
-
-def without_password(address: str) -> str:
-    """A database's path or address, as it may be shown."""
-    if address.startswith("sqlite:///"):
-        return address.removeprefix("sqlite:///")
-    parts = urlsplit(address)
-    if parts.password is None:
-        return address
-    return address.replace(f":{parts.password}@", ":…@", 1)

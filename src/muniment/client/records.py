@@ -147,7 +147,7 @@ class Assignment(Struct, frozen=True):
     created_at: datetime
 
 
-class Key(Struct, frozen=True):
+class Key(Struct, frozen=True, omit_defaults=True):
     """An API key. `secret` is there once, when the key is made; it is kept nowhere."""
 
     id: str
@@ -155,8 +155,8 @@ class Key(Struct, frozen=True):
     role: str
     principal: str
     created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
+    expires_at: datetime | None
+    revoked_at: datetime | None
     secret: str | None = None
 
 
@@ -179,7 +179,7 @@ class Delegation(Struct, frozen=True):
     created_at: datetime
 
 
-class Owner(Struct, frozen=True):
+class Owner(Struct, frozen=True, omit_defaults=True):
     """An agent, a Session or a surface scope; `kind` is the scope's."""
 
     id: str

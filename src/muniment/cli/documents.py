@@ -1,0 +1,229 @@
+"""`muniment doc`: documents of a store, by path. No command overwrites what it has not read."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import muniment
+from muniment.cli.command import CommandError, Invocation, command, find_store, usage_error
+from muniment.cli.output import note, short_hash, show_json, show_json_items, show_table
+from muniment.cli.stores import PAGE_ITEMS, StoreName
+
+EDITORS = ("sensible-editor", "nano", "vi")
+
+DocumentPath = Annotated[
+    str, typer.Argument(metavar="PATH", help="The document's absolute path, such as /a/b.md.")
+]
+IfMatch = Annotated[
+    str | None, typer.Option("--if-match", help="The SHA-256 that it must have now.")
+]
+
+group = typer.Typer(no_args_is_help=True, help="Read and write documents.")
+
+
+@command(group, "get")
+def get(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> None:
+    """Write a document to standard output, byte for byte."""
+    with invocation.client() as client:
+        found = client.documents.get(find_store(client, store), path)
+    if invocation.json:
+        show_json(found)
+        return
+    sys.stdout.buffer.write(found.content.encode())
+    sys.stdout.buffer.flush()
+
+
+@command(group, "put")
+def put(
+    invocation: Invocation,
+    *,
+    store: StoreName,
+    path: DocumentPath,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A file; standard input by default.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="The content itself.")] = None,
+    if_match: IfMatch = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Replace what is there now, unless somebody is faster."),
+    ] = False,
+) -> None:
+    """Create a document, or replace one, and print its SHA-256."""
+    if replace and if_match is not None:
+        raise usage_error("give --replace or --if-match, not both")
+    content = read_content(file, text)
+    with invocation.client() as client:
+        identifier = find_store(client, store)
+        expected = current_hash(client, identifier, path) if replace else if_match
+        try:
+            left = client.documents.put(identifier, path, content, if_match=expected)
+        except muniment.Conflict as conflict:
+            raise conflicting(conflict, path, expected) from None
+    if invocation.json:
+        show_json(left)
+        return
+    note(f"{'created' if left.created else 'replaced'} {left.path}, {left.size_bytes:,} bytes")
+    print(left.sha256)
+
+
+@command(group, "rm")
+def remove(
+    invocation: Invocation, *, store: StoreName, path: DocumentPath, if_match: IfMatch = None
+) -> None:
+    """Delete the document that is there now, unless somebody changes it meanwhile."""
+    with invocation.client() as client:
+        identifier = find_store(client, store)
+        expected = if_match or client.documents.get(identifier, path).sha256
+        try:
+            client.documents.delete(identifier, path, if_match=expected)
+        except muniment.Conflict as conflict:
+            raise conflicting(conflict, path, expected) from None
+    if invocation.json:
+        show_json({"deleted": path, "sha256": expected})
+    else:
+        note(f"deleted {path}")
+
+
+@command(group, "ls")
+def list_documents(
+    invocation: Invocation,
+    *,
+    store: StoreName,
+    prefix: Annotated[str, typer.Argument(help="Only paths that begin so.")] = "/",
+    paths: Annotated[bool, typer.Option("--paths", "-1", help="Print paths alone.")] = False,
+) -> None:
+    """List a store's documents as they are now, in the order of their paths."""
+    with invocation.client() as client:
+        found = client.documents.list(find_store(client, store), prefix, limit=PAGE_ITEMS)
+        if invocation.json:
+            show_json_items(found)
+        elif paths:
+            for item in found:
+                print(item.path)
+        else:
+            rows = (
+                (item.path, item.size_bytes, item.updated_at, short_hash(item.sha256))
+                for item in found
+            )
+            show_table(["PATH", "BYTES>", "UPDATED", "SHA-256"], rows, empty="no documents")
+
+
+@command(group, "edit")
+def edit(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> None:
+    """Open a document in your editor and put it back, unless somebody changed it meanwhile."""
+    settings = invocation.settings()
+    with invocation.client() as client:
+        identifier = find_store(client, store)
+        current = current_document(client, identifier, path)
+        before = b"" if current is None else current.content.encode()
+        folder = Path(tempfile.mkdtemp(prefix="muniment-edit-"))
+        copy = folder / (path.rpartition("/")[2] or "document")
+        copy.write_bytes(before)
+        try:
+            run_editor(settings.editor, copy)
+            after = copy.read_bytes()
+            if after == before:
+                note("nothing changed")
+            else:
+                expected = None if current is None else current.sha256
+                left = client.documents.put(
+                    identifier, path, decoded(after, str(copy)), if_match=expected
+                )
+                if invocation.json:
+                    show_json(left)
+                else:
+                    note(f"{'created' if left.created else 'replaced'} {left.path}")
+                    print(left.sha256)
+        except (muniment.MunimentError, CommandError, OSError) as error:
+            if copy.exists() and copy.read_bytes() != before:
+                raise CommandError(
+                    f"{explained(error, path)}; your text is kept in {copy}"
+                ) from None
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def explained(error: Exception, path: str) -> str:
+    """Why the edited text was not put."""
+    if isinstance(error, muniment.Conflict):
+        return f"somebody changed {path} while you edited it"
+    return str(error)
+
+
+def read_content(file: str | None, text: str | None) -> str:
+    """The content that the command line names: a text, a file, or standard input."""
+    if text is not None:
+        if file is not None:
+            raise usage_error("give FILE or --text, not both")
+        return text
+    if file is None or file == "-":
+        if sys.stdin.isatty():
+            note("reading the content from the terminal; end it with Ctrl-D")
+        return decoded(sys.stdin.buffer.read(), "standard input")
+    try:
+        return decoded(Path(file).read_bytes(), file)
+    except OSError as error:
+        raise CommandError(
+            f"cannot read {file}: {(error.strerror or str(error)).lower()}"
+        ) from None
+
+
+def decoded(content: bytes, name: str) -> str:
+    """The text of UTF-8 bytes. CommandError for others."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is not UTF-8 text: see byte {error.start}") from None
+
+
+def current_document(
+    client: "muniment.Client", store: str, path: str
+) -> "muniment.Document | None":
+    """The document at the path, None where it is free."""
+    try:
+        return client.documents.get(store, path)
+    except muniment.NotFound as error:
+        if "path" not in error.detail:
+            raise
+        return None
+
+
+def current_hash(client: "muniment.Client", store: str, path: str) -> str | None:
+    """The hash of the document at the path, None where it is free."""
+    found = current_document(client, store, path)
+    return None if found is None else found.sha256
+
+
+def conflicting(conflict: "muniment.Conflict", path: str, expected: str | None) -> CommandError:
+    """A lost precondition, and what to do about it."""
+    current = conflict.current_sha256
+    if "current_sha256" not in conflict.detail:
+        return CommandError(str(conflict))
+    if current is None:
+        return CommandError(f"there is no document at {path} to match; leave --if-match out")
+    if expected is None:
+        return CommandError(
+            f"{path} exists; --replace replaces what is there now, --if-match {current} only this"
+        )
+    return CommandError(f"somebody changed {path} meanwhile: it has {current}; nothing was written")
+
+
+def run_editor(chosen: str, file: Path) -> None:
+    """Waits until the editor is closed. CommandError where there is none, or it fails."""
+    editor = chosen or next((name for name in EDITORS if shutil.which(name)), "")
+    if not editor:
+        raise CommandError("no editor was found: set EDITOR")
+    try:
+        status = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the editor {editor!r} cannot be started: {error}") from None
+    if status != 0:
+        raise CommandError(f"the editor {editor!r} ended with status {status}; nothing was written")
