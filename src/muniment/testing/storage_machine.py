@@ -503,7 +503,10 @@ class StorageMachine(RuleBasedStateMachine):
             for row in stores:
                 for path in PATHS:
                     seen.append(await tx.open_document(self.ws, row.id, NOBODY, path, content=True))
-                    seen.append(await tx.list_changes(self.ws, row.id, path, 999, 201))
+                    for up_to in (2, 3, 4, 6, 999):
+                        seen.append(await tx.list_changes(self.ws, row.id, path, up_to, 201))
+                for up_to in (2, 3, 4, 6, 999):
+                    seen.append(await tx.changed_at(self.ws, row.id, PATHS, up_to))
                 seen.append(await tx.get_ref(self.ws, row.id, WORKING))
                 for content in CONTENTS:
                     blob = sha256(content).digest()
