@@ -15,8 +15,10 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
+from muniment.api.requestlog import RequestLog
 from muniment.model.access import Actor
 from muniment.model.errors import (
     Failure,
@@ -65,8 +67,7 @@ _ENCODER = msgspec.json.Encoder()
 log = structlog.get_logger("muniment.http")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer: a body that is encoded as JSON, or raw bytes of a media type."""
 
     status: int
@@ -342,12 +343,14 @@ class HttpApp:
         *,
         hosts: Sequence[str] = ("*",),
         new_request_id: Callable[[], str],
+        request_log: RequestLog | None = None,
     ) -> None:
         self._app = app
         self._dialects = tuple(dialects)
         self._routes = Routes(dialects)
         self._hosts = frozenset(hosts)
         self._new_request_id = new_request_id
+        self._log = request_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request; other protocols are refused."""
@@ -373,17 +376,12 @@ class HttpApp:
             log.exception("failed", request_id=request_id, method=scope["method"])
             reply = dialect.render(Internal(f"unexpected failure; request id {request_id}"))
         await _send(send, reply, request_id)
-        actor = None if call is None else call.actor
-        log.info(
-            "request",
-            method=scope["method"],
-            route=None if call is None else call.route.path,
-            status=reply.status,
-            ms=round((perf_counter() - started) * 1000, 2),
-            request_id=request_id,
-            workspace=None if actor is None else actor.workspace,
-            api_key=None if actor is None else actor.key,
-        )
+        if self._log is not None:
+            actor = None if call is None else call.actor
+            who = (None, None) if actor is None else (actor.workspace, actor.key)
+            route = None if call is None else call.route.path
+            took = round((perf_counter() - started) * 1000, 2)
+            self._log.add((scope["method"], route, reply.status, took), request_id, who)
 
     def _check_host(self, scope: Scope) -> None:
         """Malformed for a Host or Origin we do not serve: a page elsewhere may not reach us."""

@@ -1,6 +1,7 @@
 """Routes that need no key: health, readiness, the OpenAPI document and the error page."""
 
 import html
+from functools import cache
 
 from muniment.api.http import Call, Dialect, Reply, Route
 from muniment.api.native.envelope import STATUS, renderer, slug
@@ -29,10 +30,13 @@ async def error_page(app: App, call: Call) -> Reply:
 
 def dialect(base_url: str, native: Dialect) -> Dialect:
     """The key-less routes, answering in the native envelope."""
-    spec = document(base_url, native)
+
+    @cache
+    def spec() -> bytes:
+        return document(base_url, native)
 
     async def openapi(app: App, call: Call) -> Reply:
-        return Reply(200, spec, media_type=b"application/json")
+        return Reply(200, spec(), media_type=b"application/json")
 
     routes = (
         Route("GET", "/healthz", health, "Liveness", authenticated=False),
