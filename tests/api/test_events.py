@@ -1,0 +1,274 @@
+"""Events: one for each change, in its transaction, chained, and without content (R-30, R-31)."""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+
+from muniment.model.events import TYPES
+from muniment.model.ids import DEFAULT_WORKSPACE
+from wire import Wire, check_chain, document_url, error_of, tree_hash
+
+WORKSPACE = str(DEFAULT_WORKSPACE)
+
+
+async def types(wire: Wire, stream: str, since: int = 0) -> list[str]:
+    return [event.type for event in (await wire.events(stream))[since:]]
+
+
+async def test_every_change_makes_exactly_its_event_in_its_stream(wire: Wire) -> None:
+    ada = await wire.person()
+    store = await wire.store(ada.client)
+    at = f"/v1/memory-stores/{store}"
+    doc, path = document_url(store), {"path": "/a.md"}
+    subject = {"kind": "principal", "principal": ada.principal}
+    made: dict[str, str] = {}
+    sha = hashlib.sha256(b"one").hexdigest()
+    one = {"content": "one"}
+    version = 0
+
+    async def post(url: str, body: dict[str, Any]) -> httpx.Response:
+        return await wire.owner.post(url, json=body)
+
+    steps: list[tuple[list[str], list[str], Callable[[], Awaitable[httpx.Response]]]] = [
+        ([], ["principal.created", "key.created"], lambda: post("/v1/api-keys", {"name": "k"})),
+        (
+            [],
+            ["key.created"],
+            lambda: post("/v1/api-keys", {"name": "k", "principal": ada.principal}),
+        ),
+        ([], ["principal.created"], lambda: post("/v1/principals", {"name": "p"})),
+        ([], ["owner.created"], lambda: post("/v1/agents", {"name": "a"})),
+        ([], ["owner.created"], lambda: post("/v1/sessions", {"name": "s"})),
+        (
+            [],
+            ["delegation.created"],
+            lambda: post("/v1/delegations", {"principal": made["principals"], "delegate": subject}),
+        ),
+        (
+            [],
+            ["assignment.created"],
+            lambda: post(
+                "/v1/permission-assignments",
+                {"memory_store": store, "subject": subject, "permissions": ["read"]},
+            ),
+        ),
+        ([], ["assignment.created"], lambda: post("/v1/memory-stores", {"name": "n"})),
+        ([], [], lambda: post("/v1/memory-stores", {"name": "w", "owner": {"kind": "workspace"}})),
+        (["revision.created"], [], lambda: ada.client.put(doc, params=path, json=one)),
+        (
+            [],
+            [],
+            lambda: ada.client.put(doc, params=path, json=one, headers={"If-Match": sha}),
+        ),
+        (
+            ["revision.created"],
+            [],
+            lambda: ada.client.delete(doc, params=path, headers={"If-Match": sha}),
+        ),
+        (
+            ["memory.store_updated"],
+            [],
+            lambda: wire.owner.patch(at, json={"expected_version": version + 1, "name": "m"}),
+        ),
+        (
+            [],
+            ["delegation.deleted"],
+            lambda: wire.owner.delete(f"/v1/delegations/{made['delegations']}"),
+        ),
+        (
+            [],
+            ["assignment.deleted"],
+            lambda: wire.owner.delete(
+                f"/v1/permission-assignments/{made['permission-assignments']}"
+            ),
+        ),
+        ([], ["key.revoked"], lambda: wire.owner.delete(f"/v1/api-keys/{made['api-keys']}")),
+        ([], [], lambda: wire.owner.delete(f"/v1/api-keys/{made['api-keys']}")),
+        (["memory.store_archived"], [], lambda: post(f"{at}/archive", {"expected_version": 2})),
+        ([], [], lambda: post(f"{at}/archive", {"expected_version": 3})),
+    ]
+    for in_store, in_workspace, step in steps:
+        before = len(await wire.events(store)), len(await wire.events(WORKSPACE))
+        answer = await step()
+        assert answer.is_success, answer.text
+        if answer.status_code == 201 and "id" in answer.json():
+            made[str(answer.request.url.path).rpartition("/")[2]] = answer.json()["id"]
+        assert await types(wire, store, before[0]) == in_store
+        assert await types(wire, WORKSPACE, before[1]) == in_workspace
+    before_end = len(await wire.events(WORKSPACE))
+    last = (await wire.events(store))[-1]
+    assert (await wire.owner.delete(at)).status_code == 204
+    assert await wire.events(store) == []
+    ended = (await wire.events(WORKSPACE))[before_end:]
+    assert [event.type for event in ended] == ["memory.store_deleted"]
+    payload = json.loads(ended[0].payload or b"")
+    assert payload["store"] == store
+    assert len(payload["last_event_hash"]) == 64
+    assert payload["last_event_hash"] != last.hash.hex()
+    check_chain(WORKSPACE, await wire.events(WORKSPACE))
+
+
+async def test_r_30_the_chain_is_gapless_and_verifies_by_its_written_rule(wire: Wire) -> None:
+    store, other = await wire.store(), await wire.store()
+    for n in range(30):
+        await wire.put(store, f"/{n}.md", f"{n}")
+        if n % 3 == 0:
+            await wire.put(other, f"/{n}.md", f"{n}")
+            await wire.person(f"p{n}")
+    salts = set()
+    for stream, count in ((store, 31), (other, 11), (WORKSPACE, 24)):
+        events = await wire.events(stream)
+        assert len(events) == count
+        url = "/v1/events" if stream == WORKSPACE else f"/v1/memory-stores/{stream}/events"
+        head = (await wire.owner.get(url, params={"limit": 1})).json()["head"]
+        assert head == {"seq": count, "hash": check_chain(stream, events).hex()}
+        salts |= {event.salt for event in events}
+        assert {event.type for event in events} <= set(TYPES)
+        assert [event.created_at for event in events] == sorted(e.created_at for e in events)
+    assert len(salts) == 31 + 11 + 24
+
+
+async def test_events_are_paged_without_repeats_or_gaps(wire: Wire) -> None:
+    store = await wire.store()
+    for n in range(12):
+        await wire.put(store, f"/{n}.md", "x")
+    url = f"/v1/memory-stores/{store}/events"
+    found: list[dict[str, Any]] = []
+    query: dict[str, Any] = {"limit": 5}
+    while True:
+        page = (await wire.owner.get(url, params=query)).json()
+        found += page["items"]
+        if page["next_page"] is None:
+            break
+        query = {"limit": 5, "page": page["next_page"]}
+    assert [event["seq"] for event in found] == list(range(1, 14))
+    assert [event["id"] for event in found] == [event.id for event in await wire.events(store)]
+    assert found[-1]["hash"] == page["head"]["hash"]
+    after = (await wire.owner.get(url, params={"after": 11})).json()
+    assert [event["seq"] for event in after["items"]] == [12, 13]
+    for number in (13, 14, 2**53 - 1):
+        end = (await wire.owner.get(url, params={"after": number})).json()
+        assert (end["items"], end["next_page"], end["head"]["seq"]) == ([], None, 13)
+    for bad in ("-1", "1.5", "x", str(2**53), "9" * 4_000, ""):
+        answer = await wire.owner.get(url, params={"after": bad})
+        assert error_of(answer) == (400, "validation.malformed"), bad
+    both = await wire.owner.get(url, params={"after": 1, "page": query["page"]})
+    assert error_of(both) == (400, "validation.malformed")
+
+
+async def test_r_31_an_event_names_paths_and_tree_hashes_and_no_document_hash(
+    wire: Wire,
+) -> None:
+    ada = await wire.person()
+    store = await wire.store(ada.client)
+    before = (await ada.client.get(f"/v1/memory-stores/{store}")).json()["canonical_revision"]
+    sha = await wire.put(store, "/a.md", "one", ada.client)
+    after = (await ada.client.get(f"/v1/memory-stores/{store}")).json()["canonical_revision"]
+    event = (await ada.client.get(f"/v1/memory-stores/{store}/events")).json()["items"][-1]
+    assert set(event) == {"id", "seq", "type", "created_at", "data", "hash"}
+    assert event["type"] == "revision.created"
+    assert event["data"] == {
+        "store": store,
+        "ref": "canonical",
+        "revision": after,
+        "parent": before,
+        "kind": "changes",
+        "tree_hash": tree_hash({"/a.md": b"one"}),
+        "documents": 1,
+        "changes": [{"path": "/a.md", "operation": "put"}],
+        "actor": {"principal": ada.principal, "api_key": ada.key},
+    }
+    assert sha not in json.dumps(event)
+    gone = await ada.client.delete(
+        document_url(store), params={"path": "/a.md"}, headers={"If-Match": sha}
+    )
+    assert gone.status_code == 204
+    event = (await ada.client.get(f"/v1/memory-stores/{store}/events")).json()["items"][-1]
+    assert event["data"]["changes"] == [{"path": "/a.md", "operation": "delete"}]
+    assert event["data"]["documents"] == 0
+
+
+async def test_c_161_no_event_holds_content_a_document_hash_a_name_or_a_secret(
+    wire: Wire,
+) -> None:
+    canary = "CANARY"
+    ada = await wire.person(f"{canary}-key")
+    await wire.owner.post(
+        "/v1/principals", json={"name": f"{canary}-person", "external_id": f"{canary}-external"}
+    )
+    store = await wire.store(
+        ada.client, name=f"{canary}-store", description=f"{canary}-description"
+    )
+    shas = {await wire.put(store, "/a.md", f"{canary} one", ada.client)}
+    for content in (f"{canary} two", "\ufeff" + canary * 100, canary):
+        answer = await ada.client.put(
+            document_url(store),
+            params={"path": "/a.md"},
+            json={"content": content},
+            headers={"If-Match": (await current(ada.client, store))},
+        )
+        shas.add(answer.json()["sha256"])
+    await ada.client.patch(
+        f"/v1/memory-stores/{store}",
+        json={"expected_version": 1, "name": f"{canary}-2", "description": canary},
+    )
+    gone = await ada.client.delete(
+        document_url(store),
+        params={"path": "/a.md"},
+        headers={"If-Match": await current(ada.client, store)},
+    )
+    assert gone.status_code == 204
+    payloads = [
+        event.payload or b"" for stream in (store, WORKSPACE) for event in await wire.events(stream)
+    ]
+    assert len(payloads) > 10
+    for payload in payloads:
+        assert canary.encode() not in payload
+        assert ada.secret.encode() not in payload
+        assert ada.secret[-43:].encode() not in payload
+        for sha in shas:
+            assert sha.encode() not in payload
+            assert bytes.fromhex(sha) not in payload
+        assert (
+            payload
+            == json.dumps(
+                json.loads(payload), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            ).encode()
+        )
+
+
+async def current(client: httpx.AsyncClient, store: str) -> str:
+    """The hash of `/a.md` now."""
+    found = await client.get(document_url(store), params={"path": "/a.md"})
+    return str(found.json()["sha256"])
+
+
+async def test_a_refused_request_makes_no_event(wire: Wire) -> None:
+    reader = await wire.person()
+    store = await wire.store()
+    await wire.put(store, "/a.md", "one")
+    await wire.grant(store, {"kind": "principal", "principal": reader.principal}, "read")
+    at, doc, path = f"/v1/memory-stores/{store}", document_url(store), {"path": "/a.md"}
+    before = await wire.state()
+    for client, method, url, body in (
+        (wire.owner, "PUT", doc, {"content": "two"}),
+        (reader.client, "PUT", doc, {"content": "two"}),
+        (wire.owner, "DELETE", doc, None),
+        (wire.owner, "PATCH", at, {"expected_version": 9, "name": "x"}),
+        (reader.client, "PATCH", at, {"expected_version": 1, "name": "x"}),
+        (reader.client, "POST", f"{at}/archive", {"expected_version": 1}),
+        (reader.client, "DELETE", at, None),
+        (reader.client, "POST", "/v1/api-keys", {"name": "x"}),
+        (reader.client, "POST", "/v1/principals", {"name": "x"}),
+        (reader.client, "POST", "/v1/agents", {"name": "x"}),
+        (wire.owner, "POST", "/v1/sessions", {"name": ""}),
+    ):
+        params = path if url == doc else None
+        answer = await client.request(method, url, params=params, json=body)
+        assert answer.status_code in (400, 403, 409), (method, url)
+    for url in (f"{at}/documents", f"{at}/access", f"{at}/events", "/v1/memory-stores"):
+        assert (await reader.client.get(url)).status_code == 200
+    assert await wire.state() == before
