@@ -14,12 +14,15 @@ import structlog
 
 from muniment import main
 from muniment.api.http import HttpApp
-from muniment.model.access import ApiKey, Principal
+from muniment.model.access import Action, Actor, ApiKey, Principal
 from muniment.model.events import Event
-from muniment.model.ids import DEFAULT_WORKSPACE, KeyId, PrincipalId, WorkspaceId
+from muniment.model.ids import DEFAULT_WORKSPACE, KeyId, PrincipalId, StoreId, WorkspaceId
+from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Workspace
+from muniment.service import guard
 from muniment.service.app import App
-from muniment.service.keys import new_secret, secret_hash
+from muniment.service.keys import authenticate, new_secret, secret_hash
+from muniment.service.revisions import Edit, Target, apply
 from muniment.settings import Settings, load
 from muniment.storage.base import LIST_MAX, Storage, Transaction
 
@@ -87,6 +90,26 @@ class Wire:
         )
         assert answer.status_code == 201, answer.text
         return str(answer.json()["sha256"])
+
+    async def actor(self, secret: str | None = None) -> Actor:
+        """Who a secret stands for, to call use cases without HTTP; the local owner by default."""
+        return await authenticate(self.app, secret or main.owner_secret(self.settings))
+
+    async def fill(self, store: str, documents: Mapping[str, str]) -> None:
+        """Puts many new documents in one revision, which no single request of the API does yet."""
+        actor, stamp = await self.actor(), self.app.revision_stamp(len(documents))
+        edits = []
+        for path, content in sorted(documents.items()):
+            body = content.encode()
+            edits.append(Edit(path, body, hashlib.sha256(body).digest(), None))
+
+        async def use(tx: Transaction) -> None:
+            record, _ = await guard.open_store(tx, actor, StoreId(store), Action.WRITE)
+            ref = await tx.get_ref(actor.workspace, record.id, CANONICAL)
+            assert ref is not None
+            await apply(self.app, tx, Target(actor, record, ref), edits, stamp)
+
+        await self.storage.write(store, use)
 
     async def grant(self, store: str, subject: dict[str, str], *permissions: str) -> str:
         """An assignment, made by the local owner; its id."""
