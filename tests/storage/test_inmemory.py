@@ -190,6 +190,22 @@ class TestOracle:
                 doing(lambda tx: tx.put_principal(home.workspace, BUILD.principal()))
             )
 
+    async def test_a_single_read_calls_one_method(self) -> None:
+        storage = await make_oracle()
+        home = await make_home(storage, Builder())
+
+        async def ask(tx: Transaction) -> None:
+            await tx.open_document(home.workspace, home.store.id, [], "/a", content=True)
+
+        async def ask_twice(tx: Transaction) -> None:
+            await ask(tx)
+            await ask(tx)
+
+        await storage.read(ask, single=True)
+        await storage.read(ask_twice)
+        with pytest.raises(ContractBroken, match="one method once"):
+            await storage.read(ask_twice, single=True)
+
     async def test_a_transaction_ends_with_its_use(self) -> None:
         storage = await make_oracle()
         home = await make_home(storage, Builder())

@@ -58,7 +58,7 @@ class InMemoryStorage:
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on what is there."""
-        return self._run(use, InMemoryTransaction(self._tables, writable=False))
+        return self._run(use, InMemoryTransaction(self._tables, writable=False, single=single))
 
     async def write(self, group: str | None, use: Use[T]) -> T:
         """Runs `use`, again where it lost; keeps all of what it wrote or nothing."""

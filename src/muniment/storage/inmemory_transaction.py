@@ -56,10 +56,12 @@ STATUSES = ("active", "archived", "deleting", "deleted")
 class InMemoryTransaction:
     """One use's transaction; `open` until the storage ends it."""
 
-    def __init__(self, tables: Tables, *, writable: bool) -> None:
+    def __init__(self, tables: Tables, *, writable: bool, single: bool = False) -> None:
         self.open = True
         self._tables = tables
         self._writable = writable
+        self._single = single
+        self._used = False
         self._locked: set[str] = set()
         self._appended = False
         self._lost = False
@@ -81,9 +83,7 @@ class InMemoryTransaction:
         t.blobs.put((workspace, pool), bytes(blob), bytes(content))
 
     async def get_blob(self, workspace: WorkspaceId, pool: PoolId, blob: bytes) -> bytes | None:
-        content = self._reading().blobs.get((workspace, pool), blob)
-        require(content is None or hashlib.sha256(content).digest() == blob, "a blob was changed")
-        return content
+        return blob_content(self._reading(), workspace, pool, blob)
 
     def put_node(self, workspace: WorkspaceId, pool: PoolId, node: bytes, body: bytes) -> None:
         t = self._writing(workspace)
@@ -388,7 +388,7 @@ class InMemoryTransaction:
             return None
         document = t.documents.get((workspace, store), path)
         if document is not None and content:
-            body = await self.get_blob(workspace, record.pool, document.blob)
+            body = blob_content(t, workspace, record.pool, document.blob)
             document = msgspec.structs.replace(document, content=body)
         return record, self._rights(workspace, store, subjects), document
 
@@ -537,6 +537,8 @@ class InMemoryTransaction:
 
     def _reading(self) -> Tables:
         require(self.open, "the transaction has ended")
+        require(not (self._single and self._used), "a single read calls one method once")
+        self._used = True
         return self._tables
 
     def _writing(self, workspace: str) -> Tables:
@@ -570,6 +572,13 @@ class InMemoryTransaction:
             lambda: t.ref_fits(workspace, store, ref),
             f"{ref.name}: its revision is absent or says otherwise",
         )
+
+
+def blob_content(t: Tables, workspace: str, pool: str, blob: bytes) -> bytes | None:
+    """The blob's bytes, checked, or None."""
+    content = t.blobs.get((workspace, pool), blob)
+    require(content is None or hashlib.sha256(content).digest() == blob, "a blob was changed")
+    return content
 
 
 def page(rows: Iterable[T], limit: int) -> list[T]:

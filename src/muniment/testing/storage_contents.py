@@ -6,10 +6,11 @@ from hashlib import sha256
 import msgspec
 import pytest
 
+from muniment.model.access import Rights, Subject
 from muniment.model.documents import Document, DocumentItem
 from muniment.model.ids import PoolId, StoreId
 from muniment.model.revisions import CANONICAL
-from muniment.model.stores import Owner, StoreSummary
+from muniment.model.stores import Owner, StoreRecord, StoreSummary
 from muniment.storage.base import Storage, Transaction, Use
 from muniment.testing.builders import (
     NOBODY,
@@ -170,6 +171,57 @@ class StoreCases:
         await storage.write(row.id, use)
         found = await storage.read(lambda tx: tx.get_store(home.workspace, row.id, NOBODY))
         assert found is not None
+
+    async def test_what_is_read_of_a_locked_store_follows_the_writes_of_its_transaction(
+        self, storage: Storage
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store.id
+        row = build.assignment(store, Subject("principal", home.principal), write=True)
+        step = build.step(home.ref, "/a", b"text", None)
+        again = build.step(step.ref, "/a", b"again", None)
+        edited = msgspec.structs.replace(home.store, name="other", version=2)
+        full = Rights(read=True, write=True)
+
+        async def check(tx: Transaction, row: StoreRecord, rights: Rights, held: object) -> None:
+            me = [home.principal]
+            assert await tx.get_store(ws, store, me) == (row, rights)
+            assert await tx.open_document(ws, store, me, "/a") == (row, rights, held)
+            opened = await tx.open_document(ws, store, me, "/a", content=True)
+            assert opened is not None and opened[:2] == (row, rights)
+            assert (opened[2] is None) == (held is None)
+
+        async def use(tx: Transaction) -> None:
+            await tx.lock_store(ws, store)
+            await check(tx, home.store, Rights(), None)
+            tx.put_assignment(ws, row)
+            await check(tx, home.store, full, None)
+            tx.put_store(ws, edited)
+            await check(tx, edited, full, None)
+            write_step(tx, ws, home.store, step)
+            await check(tx, edited, full, step.document)
+            tx.remove_document(ws, store, "/a")
+            await check(tx, edited, full, None)
+            tx.delete_assignment(ws, row.id)
+            await check(tx, edited, Rights(), None)
+            write_step(tx, ws, home.store, again)
+            await check(tx, edited, Rights(), again.document)
+            assert await tx.get_ref(ws, store, CANONICAL) == again.ref
+            await tx.append(ws, store, build.fact())
+
+        async def erase(tx: Transaction) -> None:
+            await tx.lock_store(ws, store)
+            await check(tx, edited, Rights(), again.document)
+            assert await tx.get_ref(ws, store, CANONICAL) == again.ref
+            while await tx.erase_store(ws, store, home.store.pool, 100):
+                pass
+            await check(tx, edited, Rights(), None)
+            assert await tx.get_ref(ws, store, CANONICAL) is None
+            assert (await tx.get_head(ws, store)).seq == 0
+
+        await storage.write(store, use)
+        await storage.write(store, erase)
 
     async def test_stores_are_listed_in_order_with_status_name_and_canonical(
         self, storage: Storage

@@ -152,20 +152,45 @@ class RaceCases:
         ref = await storage.read(lambda tx: tx.get_ref(ws, store.id, CANONICAL))
         assert ref is not None and (ref.version, ref.documents) == (2, 1)
 
-    async def test_one_writer_creates_an_absent_store(self, storage: Storage) -> None:
+    @GROUPS
+    async def test_what_is_read_of_a_locked_store_stands_still(
+        self, storage: Storage, grouped: bool
+    ) -> None:
         build = Builder()
         home = await make_busy_home(storage, build)
-        row = build.store(home.principal)
+        ws, store = home.workspace, home.store
 
-        async def create(tx: Transaction) -> None:
-            await tx.lock_store(home.workspace, row.id)
-            if await tx.get_store(home.workspace, row.id, NOBODY) is not None:
-                raise Conflict("the store exists")
+        async def look(tx: Transaction) -> list[object]:
+            return [
+                await tx.get_store(ws, store.id, NOBODY),
+                await tx.get_ref(ws, store.id, CANONICAL),
+                await tx.open_document(ws, store.id, NOBODY, "/a"),
+                await tx.open_document(ws, store.id, NOBODY, "/a", content=True),
+                await tx.list_documents(ws, store.id, "/", None, 9),
+            ]
+
+        async def edit(tx: Transaction) -> int:
+            await tx.lock_store(ws, store.id)
+            seen = await look(tx)
             await linger(tx, home)
-            tx.put_store(home.workspace, row)
+            assert await look(tx) == seen
+            ref = await tx.get_ref(ws, store.id, CANONICAL)
+            opened = await tx.open_document(ws, store.id, NOBODY, "/a")
+            assert ref is not None and opened is not None
+            row = msgspec.structs.replace(opened[0], version=opened[0].version + 1)
+            tx.put_store(ws, row)
+            content = b"%d" % ref.version
+            write_step(tx, ws, store, build.step(ref, "/a", content, opened[2]))
+            return row.version
 
-        answers = await count_winners([storage.write(None, create) for _ in range(WRITERS)])
-        assert answers == {"won": 1, "lost": WRITERS - 1}
+        group = store.id if grouped else None
+        versions = await asyncio.gather(*(storage.write(group, edit) for _ in range(WRITERS)))
+        assert sorted(versions) == list(range(2, WRITERS + 2))
+        opened = await storage.read(
+            lambda tx: tx.open_document(ws, store.id, NOBODY, "/a", content=True), single=True
+        )
+        assert opened is not None and opened[2] is not None
+        assert opened[2].content == b"%d" % WRITERS
 
     @GROUPS
     async def test_reading_a_ref_and_moving_it_without_a_lock_never_fails(

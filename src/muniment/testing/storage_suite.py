@@ -8,11 +8,11 @@ mode; `pytest.register_assert_rewrite` these modules to see what an assert saw.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
-from muniment.storage.base import Storage
+from muniment.storage.base import Storage, Transaction
 from muniment.storage.inmemory import InMemoryStorage
 from muniment.testing.builders import NOBODY, Builder, enqueueing, make_home, put_content
 from muniment.testing.storage_access import AssignmentCases, IdentityCases, WorkspaceCases
@@ -89,6 +89,27 @@ class StorageSuite(
         await storage.check_ready()
         workspaces = await storage.read(lambda tx: tx.list_workspaces())
         assert workspaces == [home.workspace]
+
+    async def test_a_single_read_answers_like_any_other(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        await put_content(storage, build, home, [("/a", b"text")])
+
+        def ask(tx: Transaction) -> Awaitable[object]:
+            return tx.open_document(home.workspace, home.store.id, NOBODY, "/a", content=True)
+
+        whole = await storage.read(ask)
+        assert whole is not None
+        for scan in (False, True):
+            assert await storage.read(ask, single=True, scan=scan) == whole
+
+    async def test_scrubbing_succeeds_while_nobody_reads(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        await put_content(storage, build, home, [("/a", b"text"), ("/a", None)])
+        assert await storage.scrub()
+        assert await storage.scrub()
+        await put_content(storage, build, home, [("/a", b"later")])
 
     async def test_what_was_written_is_there_after_opening_again(self, storage: Storage) -> None:
         build = Builder()
