@@ -20,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -90,17 +91,24 @@ command(app, "whoami")(identities.whoami)
 def main() -> NoReturn:
     """Runs the command line; exits 0, 1 on a failure, 2 on a usage error, 130 on Ctrl-C."""
     try:
-        status = app(standalone_mode=False) or 0
+        status = _run()
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has enough, as in `muniment doc ls notes | head -1`; nothing more is flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
+    sys.exit(status)
+
+
+def _run() -> int:
+    try:
+        return app(standalone_mode=False) or 0
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if sys.flags.dev_mode:
             raise
-        status = _fail(error)
-    sys.exit(status)
+        return _fail(error)
 
 
 def _fail(error: Exception) -> int:
@@ -109,9 +117,10 @@ def _fail(error: Exception) -> int:
     if isinstance(error, typer.Abort):
         return 130
     if isinstance(error, typer.TyperException):
-        if not error.message:  # without a command the help is shown, and there is no more to say
-            return error.exit_code
         message, status = _with_hint(error), error.exit_code
+        if "\n" in message or not message:  # without a command, all that is said is the help page
+            print(message)
+            return status
     elif isinstance(error, CommandError):
         message, status = str(error), error.status
     elif isinstance(error, SettingsError | Failure | OSError):
@@ -139,7 +148,9 @@ def _advice(error: "muniment.MunimentError") -> str:
 
 
 def _with_hint(error: typer.TyperException) -> str:
-    """The message of a bad command line, and which help says more."""
+    """The message of a bad command line, and which help says more; empty after a help page."""
+    message = error.format_message().strip().rstrip(".")
     context = getattr(error, "ctx", None)
-    hint = "" if context is None else f" (see {context.command_path} --help)"
-    return error.format_message().rstrip(".") + hint
+    if context is None or "\n" in message or not message:
+        return message
+    return f"{message} (see {context.command_path} --help)"

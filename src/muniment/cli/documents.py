@@ -24,7 +24,7 @@ IfMatch = Annotated[
     str | None, typer.Option("--if-match", help="The SHA-256 that it must have now.")
 ]
 
-group = typer.Typer(no_args_is_help=True, help="Read and write documents.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read and write documents.")
 
 
 @command(group, "get")

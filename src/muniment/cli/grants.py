@@ -8,7 +8,9 @@ from muniment.cli.command import Invocation, command, find_store, read_subject, 
 from muniment.cli.output import note, show_json, show_json_items, show_table
 from muniment.cli.stores import PAGE_ITEMS, StoreName
 
-group = typer.Typer(no_args_is_help=True, help="Give and take access to stores.")
+group = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Give and take access to stores."
+)
 
 
 @command(group, "add")

@@ -9,8 +9,14 @@ from muniment.cli.command import Invocation, command, usage_error
 from muniment.cli.output import note, show_json, show_json_items, show_record, show_table
 from muniment.cli.stores import PAGE_ITEMS
 
-keys = typer.Typer(no_args_is_help=True, help="Make and revoke API keys; for administrators.")
-principals = typer.Typer(no_args_is_help=True, help="People and services; for administrators.")
+keys = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make and revoke API keys; for administrators.",
+)
+principals = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="People and services; for administrators."
+)
 
 
 def whoami(invocation: Invocation) -> None:
@@ -24,9 +30,9 @@ def whoami(invocation: Invocation) -> None:
     show_record(
         {
             "principal": f"{found.principal.name} ({found.principal.kind})",
-            "": found.principal.id,
+            "principal id": found.principal.id,
             "key": f"{found.api_key.name} ({found.api_key.role})",
-            " ": found.api_key.id,
+            "key id": found.api_key.id,
             "workspace": found.workspace.name,
             "at": settings.url or settings.shown_database,
         }

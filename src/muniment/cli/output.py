@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
+from shutil import get_terminal_size
 
 MEASURED_ROWS = 200
 HASH_CHARACTERS = 12
@@ -56,7 +57,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
         note(empty)
         return
     rest = next(texts, None)
-    if rest is None and sys.stdout.isatty():
+    # An id that is folded into a narrow terminal could not be copied, so wide tables stay plain.
+    if rest is None and sys.stdout.isatty() and _width(columns, first) <= get_terminal_size()[0]:
         _show_rich(columns, first)
     else:
         _show_plain(columns, first, texts if rest is None else chain([rest], texts))
@@ -103,10 +105,18 @@ def _show_plain(
     columns: Sequence[str], rows: Sequence[Sequence[str]], more: Iterator[Sequence[str]]
 ) -> None:
     names = [column.rstrip(">") for column in columns]
-    widths = [max(map(len, values)) for values in zip(names, *rows, strict=True)]
+    widths = _widths(columns, rows)
     for row in chain([names], rows, more):
         cells = [
             value.rjust(width) if column.endswith(">") else value.ljust(width)
             for column, value, width in zip(columns, row, widths, strict=True)
         ]
         print("  ".join(cells).rstrip())
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, values)) for values in zip(columns, *rows, strict=True)]
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    return sum(_widths(columns, rows)) + 2 * len(columns)

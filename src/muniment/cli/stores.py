@@ -32,7 +32,7 @@ Default = Annotated[
     bool | None, typer.Option("--default/--no-default", help="The owner's default store.")
 ]
 
-group = typer.Typer(no_args_is_help=True, help="Make and keep stores.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make and keep stores.")
 
 
 @command(group, "create")

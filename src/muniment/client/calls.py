@@ -83,7 +83,8 @@ class Call(Generic[T]):
 
     def at(self, page: str) -> "Call[T]":
         """The same list from another page on."""
-        return replace(self, query={**self.query, "page": page})
+        # A page says where it goes on, so it replaces a start.
+        return replace(self, query={**self.query, "after": None, "page": page})
 
 
 def headers_of(key: str) -> dict[str, str]:
@@ -262,7 +263,7 @@ def store_events(
     store: str, *, after: int | None = None, limit: int | None = None, page: str | None = None
 ) -> Call[Page[Event]]:
     """The store's events numbered above `after`, in order."""
-    query = {"after": None if page else after, "limit": limit, "page": page}
+    query = {"after": after, "limit": limit, "page": page}
     return _call(Page[Event], "GET", f"{_store(store)}/events", query=query)
 
 
@@ -462,5 +463,5 @@ def list_events(
     *, after: int | None = None, limit: int | None = None, page: str | None = None
 ) -> Call[Page[Event]]:
     """The workspace's own events numbered above `after`, in order. Administrators only."""
-    query = {"after": None if page else after, "limit": limit, "page": page}
+    query = {"after": after, "limit": limit, "page": page}
     return _call(Page[Event], "GET", "/v1/events", query=query)

@@ -1,0 +1,171 @@
+"""What the clients share: when a request is repeated, how pages are fetched, what errors say."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import muniment
+from muniment.client import errors
+from muniment.client.calls import Answer
+from muniment.client.errors import NoAnswer
+from muniment.client.transport import Request
+from muniment.model.errors import catalogue
+
+PACKAGE = Path(muniment.__file__).parent
+UNSENT = NoAnswer("no connection", sent=False)
+LOST = NoAnswer("the connection broke", sent=True)
+BUSY = Answer(
+    503,
+    {"retry-after": "0"},
+    b'{"error": {"type": "memory.backend_unavailable", "message": "later", "more": "x"}}',
+)
+DOCUMENT = {
+    "path": "/a",
+    "content": "x",
+    "sha256": "0" * 64,
+    "size_bytes": 1,
+    "created_at": "2026-11-30T12:00:00.000000Z",
+    "updated_at": "2026-11-30T12:00:00.000000Z",
+}
+FOUND = Answer(200, {}, msgspec.json.encode(DOCUMENT))
+
+
+class Scripted:
+    """A transport that gives prepared outcomes and keeps the requests."""
+
+    def __init__(self, outcomes: Sequence[Answer | NoAnswer]) -> None:
+        self.outcomes = list(outcomes)
+        self.requests: list[Request] = []
+
+    def send(self, request: Request) -> Answer:
+        self.requests.append(request)
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, NoAnswer):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        pass
+
+
+def scripted(*outcomes: Answer | NoAnswer) -> tuple[muniment.Client, Scripted]:
+    transport = Scripted(outcomes)
+    return muniment.Client(key="k", transport=transport), transport
+
+
+@pytest.mark.parametrize("outcome", [UNSENT, LOST, BUSY])
+def test_a_read_is_repeated(outcome: Answer | NoAnswer) -> None:
+    client, transport = scripted(outcome, outcome, FOUND)
+    assert client.documents.get("s", "/a").content == "x"
+    assert len(transport.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"), [(LOST, muniment.NoAnswer), (BUSY, muniment.Unavailable)]
+)
+def test_a_write_whose_outcome_is_unknown_is_sent_once(
+    outcome: Answer | NoAnswer, error: type[Exception]
+) -> None:
+    for write in ("put", "delete"):
+        client, transport = scripted(outcome, FOUND)
+        with pytest.raises(error):
+            if write == "put":
+                client.documents.put("s", "/a", "x")
+            else:
+                client.documents.delete("s", "/a", if_match="0" * 64)
+        assert len(transport.requests) == 1
+
+
+def test_a_write_that_was_never_sent_is_repeated() -> None:
+    client, transport = scripted(UNSENT, FOUND)
+    client.documents.put("s", "/a", "x")
+    assert len(transport.requests) == 2
+
+
+def test_repeating_is_bounded() -> None:
+    client, transport = scripted(*[UNSENT] * 9)
+    with pytest.raises(muniment.NoAnswer):
+        client.whoami()
+    assert len(transport.requests) == 3
+
+
+def test_pages_are_fetched_when_they_are_reached() -> None:
+    def page(number: int, following: str | None) -> Answer:
+        item = {name: value for name, value in DOCUMENT.items() if name != "content"}
+        body = {"items": [item] * 2, "next_page": following, "tree_digest": "0" * 64}
+        return Answer(200, {}, msgspec.json.encode(body))
+
+    client, transport = scripted(page(1, "a&b"), page(2, None))
+    items = client.documents.list("s", "/x y", limit=2)
+    assert transport.requests == []
+    next(items), next(items)
+    assert len(transport.requests) == 1
+    next(items)
+    assert [request.target for request in transport.requests] == [
+        "/v1/memory-stores/s/documents?path_prefix=/x%20y&limit=2",
+        "/v1/memory-stores/s/documents?path_prefix=/x%20y&limit=2&page=a%26b",
+    ]
+    assert len(list(items)) == 1
+
+
+def test_an_answer_that_is_not_ours_is_said_to_be_so() -> None:
+    for answer in (Answer(502, {}, b"<html>Bad gateway"), Answer(200, {}, b"<html>Hello")):
+        client, _ = scripted(answer)
+        with pytest.raises(muniment.UnexpectedAnswer, match="is the URL right"):
+            client.whoami()
+
+
+def test_an_unknown_error_type_still_has_its_parts() -> None:
+    body = b'{"error": {"type": "new.kind", "message": "m", "more": "u", "detail": {"a": 1}}}'
+    client, _ = scripted(Answer(418, {"muniment-request-id": "req_1"}, body))
+    with pytest.raises(muniment.MunimentError) as raised:
+        client.whoami()
+    error = raised.value
+    assert (error.type, error.message, error.more) == ("new.kind", "m", "u")
+    assert (error.detail, error.status, error.request_id) == ({"a": 1}, 418, "req_1")
+
+
+def test_every_failure_of_the_server_has_a_class() -> None:
+    assert set(errors.BY_TYPE) == {failure.code for failure in catalogue()}
+    for cls in errors.BY_TYPE.values():
+        assert getattr(muniment, cls.__name__) is cls
+
+
+def test_a_server_that_is_not_there_gives_no_answer() -> None:
+    with muniment.Client("http://127.0.0.1:1", "k", retries=0) as client:
+        with pytest.raises(muniment.NoAnswer, match=r"127\.0\.0\.1:1") as raised:
+            client.whoami()
+    assert not raised.value.sent
+
+
+@pytest.mark.parametrize("url", ["", "example.com", "ftp://example.com", "http://"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="http"):
+        muniment.Client(url, "k")
+
+
+def test_what_the_stub_declares_is_what_the_package_gives() -> None:
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text("utf-8"))
+    declared = {
+        alias.asname
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname is not None
+    } | {"open", "open_async"}
+    assert declared == set(muniment.__all__)
+    for name in muniment.__all__:
+        assert getattr(muniment, name) is not None
+
+
+def test_importing_is_cheap_and_an_embedded_client_needs_no_http_library() -> None:
+    script = (
+        "import sys, muniment; assert not {'msgspec', 'asyncio', 'httpx'} & set(sys.modules);"
+        "muniment.open; assert 'httpx' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
