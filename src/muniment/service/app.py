@@ -35,12 +35,15 @@ class App:
 
     def stamp(self, type: str) -> "Stamp":
         """Time, id and salt of an event, made before the transaction that may run twice."""
-        return Stamp(
-            type=type,
-            event=EventId(self.new_id("event")),
-            salt=self.random_bytes(SALT_BYTES),
-            at=self.now(),
-        )
+        return self.stamps(type)[0]
+
+    def stamps(self, *types: str) -> list["Stamp"]:
+        """Several events of one use case, at one time."""
+        at = self.now()
+        return [
+            Stamp(type, EventId(self.new_id("event")), self.random_bytes(SALT_BYTES), at)
+            for type in types
+        ]
 
     def revision_stamp(self, paths: int) -> "RevisionStamp":
         """Everything fresh that a revision of so many changed paths needs."""

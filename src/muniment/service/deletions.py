@@ -16,7 +16,7 @@ from muniment.service.stores import check_version
 from muniment.storage.base import Transaction
 
 STEP_ROWS = 2_000
-RESUMED_MAX = 1_000
+RESUMED_AT_ONCE = 200
 
 
 async def delete_store(
@@ -52,10 +52,10 @@ async def delete_store(
     await finish_deletion(app, actor.workspace, job)
 
 
-async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> None:
+async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
     """Erases what is left of a fenced store and writes its tombstone; safe to run again.
 
-    The job stays for the next start where a reader holds up the erasure of the files (R-83).
+    False where a reader holds up the erasure of the files; the job stays for the next start (R-83).
     """
     store = StoreId(job.subject)
 
@@ -87,12 +87,14 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> None:
         await tx.append(workspace, workspace, fact)
 
     await app.storage.write(None, bury)
-    if await app.storage.scrub():
+    if not await app.storage.scrub():
+        return False
 
-        async def finish(tx: Transaction) -> None:
-            tx.finish_job(workspace, job.id)
+    async def finish(tx: Transaction) -> None:
+        tx.finish_job(workspace, job.id)
 
-        await app.storage.write(workspace, finish)
+    await app.storage.write(workspace, finish)
+    return True
 
 
 async def resume_deletions(app: App) -> int:
@@ -101,9 +103,11 @@ async def resume_deletions(app: App) -> int:
     for workspace in await app.storage.read(lambda tx: tx.list_workspaces()):
 
         async def waiting(tx: Transaction, workspace: WorkspaceId = workspace) -> list[Job]:
-            return await tx.list_jobs(workspace, ERASE_STORE, RESUMED_MAX)
+            return await tx.list_jobs(workspace, ERASE_STORE, RESUMED_AT_ONCE)
 
-        for job in await app.storage.read(waiting):
-            await finish_deletion(app, workspace, job)
-            resumed += 1
+        finished = RESUMED_AT_ONCE
+        while finished == RESUMED_AT_ONCE:
+            jobs = await app.storage.read(waiting)
+            finished = sum([await finish_deletion(app, workspace, job) for job in jobs])
+            resumed += finished
     return resumed

@@ -147,7 +147,7 @@ async def create_key(
     check_name(name, "name", characters_max=NAME_CHARACTERS_MAX)
     if role not in ROLES:
         raise Malformed(f"role must be one of {', '.join(ROLES)}", field="role")
-    key_event, principal_event = app.stamp("key.created"), app.stamp("principal.created")
+    key_event, principal_event = app.stamps("key.created", "principal.created")
     if expires_at is not None and expires_at <= key_event.at:
         raise Malformed("expires_at must lie in the future", field="expires_at")
     owner = PrincipalId(principal or app.new_id("principal"))

@@ -86,13 +86,11 @@ async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
     """
     owner = new.owner or Owner("principal", actor.principal)
     _check_new(actor, new, owner)
-    created = app.stamp("memory.store_created")
-    record, revision, ref = _first_state(app, actor, new, owner, created.at)
     minted = [] if owner.id is None else [Grant(Subject(owner.kind, owner.id), True, True)]
     grants = [(grant, "minted") for grant in minted] + [(g, "granted") for g in new.grants]
-    fresh = [
-        (AssignmentId(app.new_id("assignment")), app.stamp("assignment.created")) for _ in grants
-    ]
+    created, *stamps = app.stamps("memory.store_created", *["assignment.created"] * len(grants))
+    record, revision, ref = _first_state(app, actor, new, owner, created.at)
+    ids = [AssignmentId(app.new_id("assignment")) for _ in grants]
 
     async def use(tx: Transaction) -> StoreSummary:
         await _check_owner(tx, actor, owner)
@@ -102,7 +100,7 @@ async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
         if new.default and owner.id is not None:
             tx.put_default_store(actor.workspace, PrincipalId(owner.id), record.id)
         assignments = []
-        for (grant, origin), (identifier, _) in zip(grants, fresh, strict=True):
+        for (grant, origin), identifier in zip(grants, ids, strict=True):
             subject = await resolve_subject(tx, actor, grant.subject)
             assignments.append(
                 Assignment(
@@ -126,7 +124,7 @@ async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
             actor=actor_fields(actor),
         )
         await tx.append(actor.workspace, record.id, fact)
-        for assignment, (_, stamp) in zip(assignments, fresh, strict=True):
+        for assignment, stamp in zip(assignments, stamps, strict=True):
             fact = stamp.fact(**assignment_fields(assignment), actor=actor_fields(actor))
             await tx.append(actor.workspace, actor.workspace, fact)
         return StoreSummary(record, ref, new.default)

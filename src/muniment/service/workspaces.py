@@ -21,7 +21,7 @@ async def ensure_default_workspace(app: App, owner_secret: str | None) -> None:
 
     What is there already stays as it is: a revoked owner key stays revoked.
     """
-    stamps = [app.stamp("workspace.created"), app.stamp("key.created")]
+    stamps = app.stamps("workspace.created", "key.created")
     at = stamps[0].at
     owner = Principal(PrincipalId(app.new_id("principal")), "person", OWNER_NAME, None, at)
     key = ApiKey(KeyId(app.new_id("key")), "local owner", "admin", owner.id, at)

@@ -41,6 +41,9 @@ from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspa
 
 T = TypeVar("T")
 
+SUBJECTS_MAX = 6
+"""The most subject ids that are asked about at once; there is at least one."""
+
 LIST_MAX = 201
 """The most rows a list method is asked for: the largest page and one more."""
 
@@ -184,7 +187,8 @@ class Stores(Protocol):
     def put_store(self, workspace: WorkspaceId, store: StoreRecord) -> None:
         """Makes the store, or replaces its mutable fields where the id exists.
 
-        Replacing needs the store locked in this transaction (`lock_store`).
+        Replacing needs the store locked in this transaction (`lock_store`); owner, pool, creator
+        and time of creation stay as they are.
         """
 
     async def lock_store(self, workspace: WorkspaceId, store: StoreId) -> None:
@@ -222,7 +226,7 @@ class Stores(Protocol):
     def put_default_store(
         self, workspace: WorkspaceId, principal: PrincipalId, store: StoreId | None
     ) -> None:
-        """Sets, replaces or (None) clears the principal's default store."""
+        """Sets, replaces or (None) clears the principal's default store, one that it owns."""
 
     async def list_stores_of(
         self, workspace: WorkspaceId, owner: Owner, after: StoreId | None, limit: int
@@ -290,7 +294,10 @@ class Revisions(Protocol):
     async def changed_at(
         self, workspace: WorkspaceId, store: StoreId, paths: Sequence[str], up_to: int
     ) -> dict[str, int]:
-        """For each path, when canonical last changed it at a position ≤ `up_to`."""
+        """For each path, when canonical last changed it at a position ≤ `up_to`.
+
+        Of several changes at one position the one with the greatest `n` counts.
+        """
 
 
 class Events(Protocol):

@@ -180,7 +180,7 @@ class Tables:
         """Whether a store that is not deleted, and is not `other_than`, keeps its bytes there."""
         part = (workspace, pool)
         return any(
-            store != other_than and self.pools.get(part, store) != "deleted"
+            store != other_than and self.pools.get(part, store) not in ("deleting", "deleted")
             for store in self.pools.keys(part)
         )
 

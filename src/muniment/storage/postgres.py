@@ -16,9 +16,10 @@ import asyncpg
 from muniment.model.errors import Unavailable
 from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
+from muniment.storage.executor import KEEP, REPLACE, on_conflict
 from muniment.storage.rows import Row
 from muniment.storage.sealing import Sealer
-from muniment.storage.sql import KEEP, REPLACE, SqlTransaction
+from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import (
     Statement,
     Table,
@@ -72,13 +73,7 @@ def _insert_texts(table: Table) -> tuple[str, str]:
     into = f"INSERT INTO {table.name} ({', '.join(table.columns)})"
     marks = ", ".join(f"${n + 1}" for n in range(len(table.columns)))
     arrays = ", ".join(f"${n + 1}::{kind}[]" for n, kind in enumerate(table.types))
-    conflict = ""
-    if table.name in KEEP:
-        conflict = " ON CONFLICT DO NOTHING"
-    elif table.name in REPLACE:
-        key = [table.columns[position] for position in table.key]
-        rest = ", ".join(f"{name} = excluded.{name}" for name in table.columns if name not in key)
-        conflict = f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+    conflict = on_conflict(table)
     return f"{into} VALUES ({marks}){conflict}", f"{into} SELECT * FROM unnest({arrays}){conflict}"
 
 

@@ -121,7 +121,8 @@ SELECT {store},
 FROM stores s
 CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
   WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
+    :subject_5, :subject_6)) r
 WHERE s.workspace_id = :workspace AND s.store_id = :store
 
 -- name: get_document
@@ -135,7 +136,8 @@ SELECT {store},
 FROM stores s
 CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
   WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
+    :subject_5, :subject_6)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 WHERE s.workspace_id = :workspace AND s.store_id = :store
@@ -148,7 +150,8 @@ SELECT {store},
 FROM stores s
 CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
   WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4)) r
+    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
+    :subject_5, :subject_6)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 LEFT JOIN blobs b ON b.workspace_id = s.workspace_id AND b.pool_id = s.pool_id
@@ -164,7 +167,7 @@ FROM stores s
 LEFT JOIN refs r ON r.workspace_id = s.workspace_id AND r.store_id = s.store_id
   AND r.name = 'canonical'
 LEFT JOIN default_stores d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
-  AND d.principal_id = s.owner_id
+  AND d.principal_id = s.owner_id AND s.owner_kind = 'principal'
 WHERE s.workspace_id = :workspace AND s.store_id > :after
   AND s.status IN (:status_1, :status_2, :status_3, :status_4)
   AND (s.name = :name OR :any_name = 1)
@@ -177,13 +180,14 @@ FROM stores s
 LEFT JOIN refs r ON r.workspace_id = s.workspace_id AND r.store_id = s.store_id
   AND r.name = 'canonical'
 LEFT JOIN default_stores d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
-  AND d.principal_id = s.owner_id
+  AND d.principal_id = s.owner_id AND s.owner_kind = 'principal'
 WHERE s.workspace_id = :workspace AND s.store_id > :after
   AND s.status IN (:status_1, :status_2, :status_3, :status_4)
   AND (s.name = :name OR :any_name = 1)
   AND EXISTS (SELECT 1 FROM assignments a WHERE a.workspace_id = s.workspace_id
     AND a.store_id = s.store_id
-    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4))
+    AND a.subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
+    :subject_5, :subject_6))
 ORDER BY s.store_id LIMIT :limit
 
 -- name: list_stores_of
@@ -251,6 +255,7 @@ JOIN (
   GROUP BY path
 ) m ON m.path = c.path AND m.seq = c.seq
 WHERE c.workspace_id = :workspace AND c.store_id = :store
+ORDER BY c.path, c.n
 
 -- name: get_blob
 SELECT b.body, b.sealed, k.wrapping, k.data_key
@@ -290,7 +295,8 @@ DELETE FROM jobs WHERE workspace_id = :workspace AND job_id = :job
 
 -- name: pool_users
 SELECT COUNT(*) FROM stores
-WHERE workspace_id = :workspace AND pool_id = :pool AND status <> 'deleted' AND store_id <> :store
+WHERE workspace_id = :workspace AND pool_id = :pool AND store_id <> :store
+  AND status NOT IN ('deleting', 'deleted')
 
 -- name: erase_documents
 DELETE FROM documents WHERE workspace_id = :workspace AND store_id = :store AND path IN (

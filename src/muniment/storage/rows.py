@@ -24,12 +24,20 @@ from muniment.model.ids import (
 from muniment.model.jobs import Job
 from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
 from muniment.model.revisions import Change, Revision
-from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
+from muniment.model.stores import STATUSES, Owner, Ref, StoreRecord, StoreSummary, Workspace
+from muniment.storage.base import SUBJECTS_MAX
 
 Row = tuple[Any, ...]
 
+STATUSES_MAX = len(STATUSES)
 STORE_WIDTH = 17
 """How many columns the statements' {store} word stands for."""
+
+_SLOTS = {
+    name: tuple(f"{name}_{n + 1}" for n in range(count))
+    for name, count in (("subject", SUBJECTS_MAX), ("status", STATUSES_MAX))
+}
+_SUBJECT_TAGS = {"prin": b"p", "wsp": b"w", "agent": b"a", "sess": b"s", "scope": b"c"}
 
 _ID_KINDS = {"principal": "prin", "workspace": "wsp"} | {
     "agent_definition": "agent",
@@ -92,7 +100,7 @@ def assignment(row: Row) -> Assignment:
     return Assignment(
         AssignmentId("perm_" + row[0].hex()),
         StoreId("memstore_" + row[1].hex()),
-        Subject(row[2], f"{_ID_KINDS[row[2]]}_{row[3].hex()}"),
+        Subject(row[2], f"{_ID_KINDS[row[2]]}_{row[3][1:].hex()}"),
         bool(row[4]),
         bool(row[5]),
         row[6],
@@ -248,7 +256,7 @@ def assignment_values(assignment: Assignment) -> Row:
     """The assignment's columns after workspace_id."""
     return (
         to_bytes(assignment.store),
-        to_bytes(assignment.subject.id),
+        subject_bytes(assignment.subject.id),
         to_bytes(assignment.id),
         assignment.subject.kind,
         int(assignment.read),
@@ -322,15 +330,22 @@ def after(identifier: str | None) -> bytes:
 
 
 def padded(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Values for a statement's four slots; a slot to spare repeats the first."""
-    if not 1 <= len(values) <= 4:
-        raise ValueError(f"a statement takes one to four values of {name}")
-    return {f"{name}_{n + 1}": values[n if n < len(values) else 0] for n in range(4)}
+    """Values for a statement's slots of that name; a slot to spare repeats the first."""
+    slots = _SLOTS[name]
+    spare = len(slots) - len(values)
+    if not values or spare < 0:
+        raise ValueError(f"one to {len(slots)} values of {name} can be asked for")
+    return dict(zip(slots, [*values, *[values[0]] * spare], strict=True))
+
+
+def subject_bytes(identifier: str) -> bytes:
+    """A subject's bytes: a tag of its kind and its id's, since kinds may share an id's bytes."""
+    return _SUBJECT_TAGS[identifier.partition("_")[0]] + to_bytes(identifier)
 
 
 def subjects(ids: Sequence[str]) -> dict[str, Any]:
     """The values of a statement's subject slots."""
-    return padded("subject", [to_bytes(subject) for subject in ids])
+    return padded("subject", [subject_bytes(subject) for subject in ids])
 
 
 def moved_ref(workspace: str, store_and_name: str, old: Ref, new: Ref) -> dict[str, Any]:

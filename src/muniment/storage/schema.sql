@@ -76,6 +76,7 @@ CREATE TABLE owners (
   PRIMARY KEY (workspace_id, kind, owner_id)
 ){clustered};
 
+-- subject_id is a letter for the kind (p, w, a, s, c) and then the 16 bytes of the id.
 CREATE TABLE assignments (
   workspace_id {bytes} NOT NULL,
   store_id {bytes} NOT NULL,

@@ -7,7 +7,9 @@ members of a group read it once and move each ref and stream head once.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
+
+from msgspec import structs
 
 from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
 from muniment.model.documents import Document, DocumentItem
@@ -31,6 +33,7 @@ from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspa
 from muniment.storage import rows
 from muniment.storage.base import Lost
 from muniment.storage.cache import NodeCache
+from muniment.storage.executor import Executor
 from muniment.storage.rows import STORE_WIDTH, Row
 from muniment.storage.sealing import Sealed, Sealer
 
@@ -50,29 +53,6 @@ _STORE_ERASURES = (
     "erase_stream",
 )
 _POOL_ERASURES = ("erase_blob_keys", "erase_blobs", "erase_nodes")
-
-
-class Executor(Protocol):
-    """Runs the statements of `queries.sql` and inserts rows into the tables of `schema.sql`."""
-
-    locks: bool
-    """Whether rows must be locked; a database with one writer at a time need not."""
-
-    async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
-        """The statement's rows, after everything written before that it could see."""
-
-    def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
-        """Runs the statement; with `one`, Lost unless it returns exactly one row."""
-
-    def insert(self, table: str, row: Row) -> None:
-        """Inserts the row, in the way that KEEP and REPLACE say for its table."""
-
-
-KEEP = frozenset({"workspaces", "principals", "blobs", "blob_keys", "nodes"})
-"""Tables in which a row that is there already stays as it is."""
-
-REPLACE = frozenset({"documents", "stores", "default_stores"})
-"""Tables in which a row replaces the one with its key."""
 
 
 class SqlTransaction:
@@ -314,7 +294,7 @@ class SqlTransaction:
             values["store"] = to_bytes(store)
             name = "list_assignments_of_store"
         if subject is not None:
-            values["subject"] = to_bytes(subject.id)
+            values["subject"] = rows.subject_bytes(subject.id)
             name = "list_assignments_of_subject" if store is None else "list_assignments_of_both"
         found = await self._rows(name, workspace, **values)
         return [rows.assignment(row) for row in found]
@@ -484,7 +464,7 @@ class SqlTransaction:
         return [DocumentItem(row[0].decode(), *row[1:4]) for row in found]
 
     def put_document(self, workspace: WorkspaceId, store: StoreId, document: Document) -> None:
-        self._documents[store + document.path] = document
+        self._documents[store + document.path] = structs.replace(document, content=None)
         self._insert("documents", workspace, to_bytes(store), *rows.document_values(document))
 
     def remove_document(self, workspace: WorkspaceId, store: StoreId, path: str) -> None:

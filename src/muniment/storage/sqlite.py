@@ -19,9 +19,10 @@ from muniment.model.errors import Failure, Unavailable
 from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
 from muniment.storage.drive import drive
+from muniment.storage.executor import on_conflict
 from muniment.storage.rows import Row
 from muniment.storage.sealing import Sealer
-from muniment.storage.sql import KEEP, REPLACE, SqlTransaction
+from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import (
     Table,
     Words,
@@ -54,13 +55,7 @@ _STATEMENTS = load_statements(WORDS)
 def _insert_text(table: Table) -> str:
     marks = ", ".join(f"?{n + 1}" for n in range(len(table.columns)))
     text = f"INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
-    if table.name in KEEP:
-        return f"INSERT {text} ON CONFLICT DO NOTHING"
-    if table.name not in REPLACE:
-        return f"INSERT {text}"
-    key = [table.columns[position] for position in table.key]
-    rest = ", ".join(f"{name} = excluded.{name}" for name in table.columns if name not in key)
-    return f"INSERT {text} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+    return f"INSERT {text}{on_conflict(table)}"
 
 
 _INSERTS = {name: _insert_text(table) for name, table in load_tables(WORDS).items()}

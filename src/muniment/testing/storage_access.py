@@ -385,26 +385,23 @@ class AssignmentCases:
         await storage.write(None, fill)
         await storage.read(look)
 
-    async def test_any_number_of_subjects_readers_and_statuses_may_be_asked_for(
-        self, storage: Storage
-    ) -> None:
+    async def test_six_subjects_may_be_asked_for_at_once(self, storage: Storage) -> None:
         """A Session's actor speaks for its agent, itself, its scope, a principal, everybody."""
         build = Builder()
         home = await make_home(storage, build)
         ws, store = home.workspace, home.store.id
         row = build.assignment(store, Subject("principal", home.principal))
         await storage.write(None, doing(lambda tx: tx.put_assignment(ws, row)))
-        many = [build.new_id("principal") for _ in range(6)] + [home.principal]
+        many = [build.new_id("principal") for _ in range(5)] + [home.principal]
 
         async def look(tx: Transaction) -> None:
-            for subjects, rights in (([], Rights()), (many, Rights(read=True))):
+            for subjects, rights in ((many[:1], Rights()), (many, Rights(read=True))):
                 assert await tx.get_store(ws, store, subjects) == (home.store, rights)
                 opened = await tx.open_document(ws, store, subjects, "/a")
                 assert opened == (home.store, rights, None)
             active = ["active"]
             found = await tx.list_stores(ws, None, 5, readers=many, statuses=active)
             assert [each.store for each in found] == [home.store]
-            assert await tx.list_stores(ws, None, 5, readers=[], statuses=active) == []
-            assert await tx.list_stores(ws, None, 5, readers=None, statuses=[]) == []
+            assert await tx.list_stores(ws, None, 5, readers=many[:1], statuses=active) == []
 
         await storage.read(look)
