@@ -75,7 +75,7 @@ class Invocation:
 
 
 _PANEL = "Where and as whom"
-_OPTIONS = {
+SHARED_OPTIONS = {
     "url": Annotated[
         str | None,
         typer.Option("--url", help="The server to ask [MUNIMENT_URL].", rich_help_panel=_PANEL),
@@ -100,7 +100,7 @@ _OPTIONS = {
 
 
 def command(
-    group: typer.Typer, name: str, *, options: Sequence[str] = tuple(_OPTIONS)
+    group: typer.Typer, name: str, *, options: Sequence[str] = tuple(SHARED_OPTIONS)
 ) -> Callable[[Callable[Concatenate[Invocation, P], None]], Callable[..., None]]:
     """Adds a function to a group of commands, with the options that every command has.
 
@@ -123,7 +123,7 @@ def command(
                 default=False if option == "json" else None,
                 annotation=annotation,
             )
-            for option, annotation in _OPTIONS.items()
+            for option, annotation in SHARED_OPTIONS.items()
             if option in options
         ]
         signature = inspect.Signature(
