@@ -167,8 +167,10 @@ async def test_c_029_equal_trees_have_one_hash_on_every_storage(wire: Wire) -> N
     store = await wire.store()
     contents = {f"/notes/{n % 7:02}/topic-{n:05}.md": f"note {n}\n" for n in range(120)}
     contents |= {"/é.md": "café", "/日本/語.md": "記憶", "/z.md": ""}
-    for path, content in reversed(contents.items()):
-        await wire.put(store, path, content)
+    one_by_one = [*list(contents)[:20], *list(contents)[-5:]]
+    await wire.fill(store, {path: contents[path] for path in contents if path not in one_by_one})
+    for path in reversed(one_by_one):
+        await wire.put(store, path, contents[path])
     removed = [path for n, path in enumerate(contents) if n % 5 == 0]
     for path in removed:
         sha = hashlib.sha256(contents.pop(path).encode()).hexdigest()
