@@ -8,7 +8,7 @@ drains the group's queue and sends what its members wrote together, one statemen
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -212,7 +212,7 @@ class PostgresStorage:
             finally:
                 await self._pool.release(connection)
         except _UNREACHABLE as error:
-            raise Unavailable(f"PostgreSQL does not answer: {error}") from error
+            raise Unavailable(f"PostgreSQL does not answer ({type(error).__name__})") from error
 
     # Schema
 
@@ -282,8 +282,14 @@ class PostgresStorage:
     # Reading
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
-        """Runs `use` on one REPEATABLE READ snapshot."""
+        """Runs `use` on one REPEATABLE READ snapshot; once more where a connection had died."""
         del scan
+        try:
+            return await self._read_once(use, single)
+        except Unavailable:
+            return await self._read_once(use, single)
+
+    async def _read_once(self, use: Use[T], single: bool) -> T:
         async with self._connection() as connection:
             tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
             if single:
@@ -313,6 +319,18 @@ class PostgresStorage:
         answer: T = await asyncio.shield(pending.future)
         return answer
 
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction; a pooled one that died unnoticed is replaced once."""
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self._connection())
+                await connection.execute("BEGIN")
+            except (Unavailable, *_UNREACHABLE):
+                connection = await stack.enter_async_context(self._connection())
+                await connection.execute("BEGIN")
+            yield connection
+
     def _begin(self, leader: Any) -> None:
         task = asyncio.get_running_loop().create_task(leader)
         self._leaders.add(task)
@@ -324,7 +342,7 @@ class PostgresStorage:
         while waiting:
             batch: list[_Pending] = []
             try:
-                async with self._connection() as connection:
+                async with self._begun() as connection:
                     while waiting and len(batch) < GROUP_MAX:
                         batch.append(waiting.popleft())
                     done = await self._attempt(connection, batch)
@@ -346,7 +364,7 @@ class PostgresStorage:
     async def _run_alone(self, pending: _Pending) -> None:
         for attempt in range(RETRIES):
             try:
-                async with self._connection() as connection:
+                async with self._begun() as connection:
                     if await self._attempt(connection, [pending], alone=True):
                         return
             except Exception as error:
@@ -374,7 +392,6 @@ class PostgresStorage:
             raise
 
     async def _transact(self, connection: Connection, group: list[_Pending], alone: bool) -> bool:
-        await connection.execute("BEGIN")
         executor = PostgresExecutor(connection)
         tx = SqlTransaction(executor, self._nodes, self._sealer)
         for pending in group:
@@ -409,7 +426,8 @@ def _migrations_table() -> str:
 async def _roll_back(connection: Connection) -> None:
     """Ends a transaction that failed half-way, so that the connection can be used again."""
     if not connection.is_closed():
-        await connection.execute("ROLLBACK")
+        with suppress(asyncpg.InterfaceError, OSError, asyncpg.PostgresConnectionError):
+            await connection.execute("ROLLBACK")
 
 
 def _resolve(pending: _Pending) -> None:
