@@ -23,6 +23,18 @@ client = muniment.open(sys.argv[1])
 store = client.stores.create("kept")
 client.documents.put(store.id, "/a", "x")
 """
+FORKING = """
+import os, sys, muniment
+with muniment.open(sys.argv[1]) as client:
+    if os.fork() == 0:
+        try:
+            client.whoami()
+        except RuntimeError as error:
+            os._exit(0 if "fork" in str(error) else 1)
+    status = os.waitstatus_to_exitcode(os.wait()[1])
+    client.whoami()
+sys.exit(status)
+"""
 
 
 def test_without_a_path_it_is_the_database_of_the_home_r04_r05(home: Path) -> None:
@@ -64,6 +76,10 @@ def test_a_program_that_does_not_close_still_ends_and_has_written(home: Path) ->
     with muniment.open(home / "m.db") as client:
         (store,) = client.stores.list(name="kept")
         assert store.document_count == 1
+
+
+def test_after_a_fork_it_says_so_and_does_not_hang(home: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORKING, str(home / "m.db")], timeout=60, check=True)
 
 
 def test_it_acts_with_the_key_it_is_given(home: Path) -> None:

@@ -1,10 +1,7 @@
 """`muniment doc`: documents of a store, by path. No command overwrites what it has not read."""
 
-import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -118,6 +115,8 @@ def list_documents(
 @command(group, "edit")
 def edit(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> None:
     """Open a document in your editor and put it back, unless somebody changed it meanwhile."""
+    import tempfile
+
     settings = invocation.settings()
     with invocation.client() as client:
         identifier = find_store(client, store)
@@ -218,6 +217,9 @@ def conflicting(conflict: "muniment.Conflict", path: str, expected: str | None) 
 
 def run_editor(chosen: str, file: Path) -> None:
     """Waits until the editor is closed. CommandError where there is none, or it fails."""
+    import shlex
+    import subprocess
+
     editor = chosen or next((name for name in EDITORS if shutil.which(name)), "")
     if not editor:
         raise CommandError("no editor was found: set EDITOR")

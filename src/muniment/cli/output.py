@@ -94,8 +94,9 @@ def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        justify = "right" if column.endswith(">") else "left"
-        table.add_column(column.rstrip(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(
+            column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     Console().print(table)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -10,7 +11,6 @@ from dataclasses import replace
 from types import FrameType
 
 import uvicorn
-import uvloop
 
 from muniment import __version__, main
 from muniment.cli.command import CommandError
@@ -33,7 +33,7 @@ def serve(settings: Settings, *, quiet: bool) -> None:
     settings = replace(settings, base_url=settings.base_url or address_of(settings))
     main.configure_logging(settings)
     # The storage says the same once, and in one line.
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     with contextlib.closing(listener):
         answer(settings, listener, quiet=quiet)
 
@@ -60,7 +60,7 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
     """Runs uvicorn over the opened application; what the storage accepted is finished."""
 
     async def run() -> None:
-        async with main.opened(settings) as http:
+        async with main.opened(settings, main.make_request_log(settings)) as http:
             config = uvicorn.Config(
                 http,
                 http="httptools",
@@ -78,13 +78,26 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
             for number in (signal.SIGTERM, signal.SIGINT):
                 # uvicorn stops by itself and then raises the signal again, for this to ignore.
                 signal.signal(number, _ignore)
+            # What a start leaves behind stays for good: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
             print(greeting(settings, quiet=quiet), file=sys.stderr, flush=True)
             await server.serve(sockets=[listener])
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop that the platform has."""
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -462,6 +462,9 @@ def whoami() -> Call[WhoAmI]:
 def list_events(
     *, after: int | None = None, limit: int | None = None, page: str | None = None
 ) -> Call[Page[Event]]:
-    """The workspace's own events numbered above `after`, in order. Administrators only."""
+    """The workspace's own events numbered above `after`, in order.
+
+    Administrators see all, others those that concern their principal.
+    """
     query = {"after": after, "limit": limit, "page": page}
     return _call(Page[Event], "GET", "/v1/events", query=query)

@@ -22,7 +22,10 @@ class HttpTransport:
     def __init__(self, url: str, limits: Limits) -> None:
         self._url = base_url(url)
         self._client = httpx.Client(
-            timeout=_timeout(limits), limits=_pool(limits), headers={"user-agent": USER_AGENT}
+            timeout=_timeout(limits),
+            limits=_pool(limits),
+            headers={"user-agent": USER_AGENT},
+            trust_env=not _is_here(self._url),
         )
 
     def send(self, request: Request) -> Answer:
@@ -47,7 +50,10 @@ class AsyncHttpTransport:
     def __init__(self, url: str, limits: Limits) -> None:
         self._url = base_url(url)
         self._client = httpx.AsyncClient(
-            timeout=_timeout(limits), limits=_pool(limits), headers={"user-agent": USER_AGENT}
+            timeout=_timeout(limits),
+            limits=_pool(limits),
+            headers={"user-agent": USER_AGENT},
+            trust_env=not _is_here(self._url),
         )
 
     async def open(self) -> None:
@@ -78,6 +84,11 @@ def base_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"{url!r} must begin with http:// or https:// and name a host")
     return url.rstrip("/")
+
+
+def _is_here(url: str) -> bool:
+    """Whether the server is on this machine: no proxy may see the owner's key then (R-05)."""
+    return httpx.URL(url).host in ("127.0.0.1", "::1", "localhost")
 
 
 def _timeout(limits: Limits) -> httpx.Timeout:

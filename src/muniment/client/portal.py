@@ -22,11 +22,17 @@ class Portal:
         self._lock = threading.Lock()
         self.closed = False
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs coroutines: not after `close`, nor in a process forked off."""
+        return not self.closed and self._thread.is_alive()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises. RuntimeError after `close`."""
-        if self.closed:
+        """What the coroutine returns or raises. RuntimeError after `close`, and after a fork."""
+        if not self.alive:
             work.close()
-            raise RuntimeError("this client is closed")
+            reason = "is closed" if self.closed else "was opened before a fork; open one after it"
+            raise RuntimeError(f"this client {reason}")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
@@ -35,6 +41,8 @@ class Portal:
             if self.closed:
                 return
             self.closed = True
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

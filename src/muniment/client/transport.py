@@ -150,9 +150,9 @@ class InProcess:
 
     def close(self) -> None:
         """Closes the application with its storage, and the portal."""
-        if not self._portal.closed:
+        if self._portal.alive:
             self._portal.run(self._inner.close())
-            self._portal.close()
+        self._portal.close()
 
 
 async def call_asgi(app: Asgi, request: Request) -> Answer:
