@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muniment.api import native, site
 from muniment.api.http import HttpApp
@@ -185,35 +184,17 @@ async def opened(
             if not resuming.done():
                 resuming.cancel()
             await asyncio.gather(resuming, return_exceptions=True)
+            if request_log is not None:
+                request_log.flush()
     finally:
         await storage.stop()
 
 
-def make_asgi(settings: Settings) -> ASGIApp:
-    """The ASGI application that opens and closes with the server's lifespan."""
-    state: dict[str, HttpApp] = {}
-    logged = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
-    request_log = RequestLog(sys.stderr.buffer, lambda: time_text(now())) if logged else None
-
-    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await state["http"](scope, receive, send)
-            return
-        await receive()
-        try:
-            async with opened(settings, request_log) as http:
-                state["http"] = http
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-                if request_log is not None:
-                    request_log.flush()
-        except Exception as error:
-            log.error("start failed", reason=str(error))
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.shutdown.complete"})
-
-    return asgi
+def make_request_log(settings: Settings) -> RequestLog | None:
+    """The request log on standard error, where the log level lets it speak."""
+    if logging.getLevelNamesMapping()[settings.log_level.upper()] > logging.INFO:
+        return None
+    return RequestLog(sys.stderr.buffer, lambda: time_text(now()))
 
 
 async def migrate(settings: Settings) -> int:

@@ -30,7 +30,7 @@ async def test_readyz_is_503_while_postgresql_is_stopped_and_recovers_by_itself(
         store = await wire.store()
         await wire.put(store, "/a.md", "kept")
         assert (await wire.client(None).get("/readyz")).status_code == 200
-        await asyncio.to_thread(postgres_server.stop, "immediate")
+        await asyncio.to_thread(postgres_server.stop)
         began = time.monotonic()
         try:
             health = await wire.client(None).get("/healthz")

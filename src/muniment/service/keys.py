@@ -194,7 +194,7 @@ async def revoke_key(app: App, actor: Actor, key: str) -> None:
             raise NotFound("no such API key")
         if found.revoked_at is None:
             tx.revoke_key(actor.workspace, found.id, stamp.at)
-            fact = stamp.fact(api_key=key, actor=actor_fields(actor))
+            fact = stamp.fact(api_key=key, principal=found.principal, actor=actor_fields(actor))
             await tx.append(actor.workspace, actor.workspace, fact)
 
     await app.storage.write(actor.workspace, use)

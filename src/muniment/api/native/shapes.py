@@ -324,13 +324,18 @@ class WhoAmI(Struct):
 
 
 class EventShape(Struct):
-    """An event in its stream; `data` is null once erased."""
+    """An event in its stream; `data` and `salt` are null once erased.
+
+    `commitment` is the SHA-256 of the salt and the payload's bytes, `hash` covers the rest.
+    """
 
     id: str
     seq: int
     type: str
     created_at: str
     data: msgspec.Raw | None
+    salt: str | None
+    commitment: str
     hash: str
 
 
@@ -507,7 +512,14 @@ def event_shape(event: Event) -> EventShape:
     """An event."""
     data = None if event.payload is None else msgspec.Raw(event.payload)
     return EventShape(
-        event.id, event.seq, event.type, time_text(event.created_at), data, event.hash.hex()
+        event.id,
+        event.seq,
+        event.type,
+        time_text(event.created_at),
+        data,
+        None if event.salt is None else event.salt.hex(),
+        event.commitment.hex(),
+        event.hash.hex(),
     )
 
 
