@@ -14,6 +14,10 @@ from muniment.cli.output import note, show_json
 from muniment.model.errors import Failure
 from muniment.settings import SettingsError
 
+INTERRUPTED = 128 + 2
+BROKEN_PIPE = 128 + 13
+"""The statuses that shells give to a process that ends by SIGINT and by SIGPIPE."""
+
 app = typer.Typer(
     name="muniment",
     help="Governed, versioned memory and context for AI agents.",
@@ -96,7 +100,9 @@ def main() -> NoReturn:
     except BrokenPipeError:
         # The reader has enough, as in `muniment doc ls notes | head -1`; nothing more is flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
+        status = BROKEN_PIPE
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     sys.exit(status)
 
 
@@ -115,7 +121,7 @@ def _fail(error: Exception) -> int:
     """Says on standard error what failed and what helps, in one line; the status."""
     status = 1
     if isinstance(error, typer.Abort):
-        return 130
+        return INTERRUPTED
     if isinstance(error, typer.TyperException):
         message, status = _with_hint(error), error.exit_code
         if "\n" in message or not message:  # without a command, all that is said is the help page
