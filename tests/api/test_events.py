@@ -167,7 +167,9 @@ async def test_r_31_an_event_names_paths_and_tree_hashes_and_no_document_hash(
     sha = await wire.put(store, "/a.md", "one", ada.client)
     after = (await ada.client.get(f"/v1/memory-stores/{store}")).json()["canonical_revision"]
     event = (await ada.client.get(f"/v1/memory-stores/{store}/events")).json()["items"][-1]
-    assert set(event) == {"id", "seq", "type", "created_at", "data", "hash"}
+    assert set(event) == {
+        "id", "seq", "type", "created_at", "data", "salt", "commitment", "hash",
+    }  # fmt: skip
     assert event["type"] == "revision.created"
     assert event["data"] == {
         "store": store,
