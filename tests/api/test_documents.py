@@ -1,8 +1,9 @@
 """The document surface over HTTP, on every storage (C-005 … C-008, C-205 … C-210, K3, K15, K17)."""
 
 import hashlib
+from pathlib import Path
 
-from wire import Wire, document_url, error_of, tree_hash
+from wire import Wire, document_url, error_of, tree_hash, wired
 
 STALE = (409, "memory.conflict")
 ABSENT = (404, "validation.not_found")
@@ -223,3 +224,43 @@ async def test_a_prefix_is_plain_text_and_no_pattern(wire: Wire) -> None:
             f"/v1/memory-stores/{store}/documents", params={"path_prefix": prefix}
         )
         assert error_of(answer) == (400, "validation.malformed")
+
+
+async def test_a_full_store_takes_no_new_document_and_lets_go_of_old_ones(wire: Wire) -> None:
+    store = await wire.store()
+    first = await wire.put(store, "/0.md", "x")
+    await wire.put(store, "/1.md", "x")
+    object.__setattr__(wire.app.policy, "documents_max", 2)
+    before = await wire.state()
+    full = await wire.owner.put(
+        document_url(store), params={"path": "/2.md"}, json={"content": "x"}
+    )
+    assert error_of(full) == (429, "budget.exceeded")
+    assert full.json()["error"]["detail"] == {"limit": 2}
+    assert await wire.state() == before
+    match = {"params": {"path": "/0.md"}, "headers": {"If-Match": first}}
+    replaced = await wire.owner.put(document_url(store), json={"content": "y"}, **match)
+    assert replaced.status_code == 200
+    match["headers"] = {"If-Match": replaced.json()["sha256"]}
+    assert (await wire.owner.delete(document_url(store), **match)).status_code == 204
+    await wire.put(store, "/2.md", "x")
+
+
+async def test_r_82_a_sealed_file_shows_no_content_and_opens_with_its_key_only(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    key = {"master_key": "ab" * 32}
+    async with wired(tmp_path / "home", url, **key) as wire:
+        store = await wire.store()
+        await wire.put(store, "/a.md", "CANARY " * 1_000)
+        assert not files_with(tmp_path, b"CANARY")
+    async with wired(tmp_path / "home", url, **key) as wire:
+        found = await wire.owner.get(document_url(store), params={"path": "/a.md"})
+        assert found.json()["content"] == "CANARY " * 1_000
+        assert (await wire.owner.delete(f"/v1/memory-stores/{store}")).status_code == 204
+
+
+def files_with(folder: Path, word: bytes) -> list[str]:
+    """The database's files in which the word stands."""
+    return [file.name for file in folder.glob("test.db*") if word in file.read_bytes()]

@@ -3,15 +3,17 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 
 from muniment.model.events import TYPES
 from muniment.model.ids import DEFAULT_WORKSPACE
-from wire import Wire, check_chain, document_url, error_of, tree_hash
+from wire import Wire, check_chain, document_url, error_of, pack, tree_hash
 
 WORKSPACE = str(DEFAULT_WORKSPACE)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def types(wire: Wire, stream: str, since: int = 0) -> list[str]:
@@ -128,6 +130,24 @@ async def test_r_30_the_chain_is_gapless_and_verifies_by_its_written_rule(wire: 
         salts |= {event.salt for event in events}
         assert {event.type for event in events} <= set(TYPES)
     assert len(salts) == 31 + 11 + 24
+
+
+async def test_r_30_a_reader_verifies_the_chain_from_the_answers_alone(wire: Wire) -> None:
+    store = await wire.store()
+    for n in range(5):
+        await wire.put(store, f"/é{n}.md", "x")
+    page = (await wire.owner.get(f"/v1/memory-stores/{store}/events")).json()
+    last = bytes(32)
+    for event in page["items"]:
+        text = json.dumps(event["data"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        commitment = hashlib.sha256(bytes.fromhex(event["salt"]) + text.encode()).digest()
+        assert event["commitment"] == commitment.hex()
+        at = (datetime.fromisoformat(event["created_at"]) - EPOCH) // timedelta(microseconds=1)
+        ids = [bytes.fromhex(one[-32:]) for one in (store, event["id"])]
+        header = ["event", last, ids[0], event["seq"], ids[1], event["type"], at, commitment]
+        last = hashlib.sha256(pack(header)).digest()
+        assert event["hash"] == last.hex()
+    assert page["head"] == {"seq": 6, "hash": last.hex()}
 
 
 async def test_events_are_paged_without_repeats_or_gaps(wire: Wire) -> None:
