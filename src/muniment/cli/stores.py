@@ -186,7 +186,8 @@ def delete(
     with invocation.client() as client:
         found = client.stores.get(find_store(client, store))
         if not yes:
-            what = f"store {found.name} ({found.id}) with {found.document_count:,} documents"
+            held = f"{found.document_count:,} document{'' if found.document_count == 1 else 's'}"
+            what = f"store {found.name} ({found.id}) with {held}"
             confirm(f"Delete {what} and their history? This cannot be undone.")
         client.stores.delete(found.id, expected_version=found.version)
     if invocation.json:
