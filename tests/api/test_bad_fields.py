@@ -1,5 +1,6 @@
 """Bad fields, foreign ids and big bodies on every route that takes a body."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -43,6 +44,65 @@ TEXTS = (
     ("POST", "/v1/surface-scopes", {"name": "x", "kind": "x"}, "kind"),
 )
 """Every text field at the top of a body: the request that is good but for that field."""
+
+GRANT = {"memory_store": "STORE", "subject": {"kind": "workspace"}, "permissions": ["read"]}
+WORDS: list[tuple[str, str, dict[str, Any], str]] = [
+    *((m, p, {**b, f: w}, f) for m, p, b, f in TEXTS[2:3] for w in ("Direct", "", "merge")),
+    ("POST", "/v1/api-keys", {"name": "x", "role": "owner"}, "role"),
+    ("POST", "/v1/api-keys", {"name": "x", "role": "Admin"}, "role"),
+    ("POST", "/v1/api-keys", {"name": "x", "principal": ""}, "principal"),
+    ("POST", "/v1/principals", {"name": "x", "kind": "robot"}, "kind"),
+    ("POST", "/v1/principals", {"name": "x", "external_id": ""}, "external_id"),
+    ("POST", "/v1/principals", {"name": "x", "external_id": "x" * 256}, "external_id"),
+    ("POST", "/v1/surface-scopes", {"name": "x", "kind": "Public"}, "kind"),
+    ("POST", "/v1/surface-scopes", {"name": "x"}, "kind"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "team"}}, "owner"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "api_key"}}, "owner"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "kind"}}, "owner"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "principal"}}, "owner"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": {}}, "kind"),
+    ("POST", "/v1/memory-stores", {"name": "x", "owner": "me"}, "owner"),
+    ("POST", "/v1/memory-stores", {"name": "x", "default": "yes"}, "default"),
+    ("POST", "/v1/memory-stores", {"name": "x", "default": 1}, "default"),
+    (
+        "POST",
+        "/v1/memory-stores",
+        {"name": "x", "owner": {"kind": "workspace"}, "default": True},
+        "default",
+    ),
+    ("POST", "/v1/memory-stores", {"name": "x", "grants": {}}, "grants"),
+    ("POST", "/v1/memory-stores", {"name": "x", "grants": [GRANT] * 51}, "grants"),
+    ("POST", "/v1/memory-stores", {"name": "x", "id": "memstore_" + "0" * 32}, "id"),
+    ("POST", "/v1/memory-stores", {"name": "x", "workspace": "wsp_" + "0" * 32}, "workspace"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "permissions": []}, "permissions"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "permissions": "read"}, "permissions"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "permissions": ["own"]}, "permissions"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "permissions": None}, "permissions"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "memory_store": None}, "memory_store"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "memory_store": "x"}, "memory_store"),
+    ("POST", "/v1/permission-assignments", {**GRANT, "resource": {}}, "resource"),
+    (
+        "POST",
+        "/v1/permission-assignments",
+        {
+            "subject": GRANT["subject"],
+            "permissions": ["read"],
+            "resource": {"kind": "memory_store", "memory_store": "STORE", "colour": "red"},
+        },
+        "colour",
+    ),
+    ("POST", "/v1/permission-assignments", {**GRANT, "subject": {"kind": "dog"}}, "kind"),
+    (
+        "POST",
+        "/v1/permission-assignments",
+        {
+            **GRANT,
+            "subject": {"kind": "principal", "principal": "prin_" + "0" * 32, "session": "x"},
+        },
+        "subject",
+    ),
+]
+"""Requests with one field that is wrong, and the word that the answer names; STORE is a store."""
 
 NAMES = ("/v1/memory-stores", "/v1/api-keys", "/v1/principals", "/v1/agents", "/v1/sessions")
 
@@ -162,65 +222,9 @@ async def test_descriptions_have_at_most_1_024_characters(wire: Wire) -> None:
 async def test_words_that_are_none_of_the_listed_are_refused(plain: Wire) -> None:
     store = await plain.store()
     before = await plain.state()
-    grant = {"memory_store": store, "subject": {"kind": "workspace"}, "permissions": ["read"]}
-    cases: list[tuple[str, str, dict[str, Any], str]] = [
-        *((m, p, {**b, f: w}, f) for m, p, b, f in TEXTS[2:3] for w in ("Direct", "", "merge")),
-        ("POST", "/v1/api-keys", {"name": "x", "role": "owner"}, "role"),
-        ("POST", "/v1/api-keys", {"name": "x", "role": "Admin"}, "role"),
-        ("POST", "/v1/api-keys", {"name": "x", "principal": ""}, "principal"),
-        ("POST", "/v1/principals", {"name": "x", "kind": "robot"}, "kind"),
-        ("POST", "/v1/principals", {"name": "x", "external_id": ""}, "external_id"),
-        ("POST", "/v1/principals", {"name": "x", "external_id": "x" * 256}, "external_id"),
-        ("POST", "/v1/surface-scopes", {"name": "x", "kind": "Public"}, "kind"),
-        ("POST", "/v1/surface-scopes", {"name": "x"}, "kind"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "team"}}, "owner"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "api_key"}}, "owner"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "kind"}}, "owner"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": {"kind": "principal"}}, "owner"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": {}}, "kind"),
-        ("POST", "/v1/memory-stores", {"name": "x", "owner": "me"}, "owner"),
-        ("POST", "/v1/memory-stores", {"name": "x", "default": "yes"}, "default"),
-        ("POST", "/v1/memory-stores", {"name": "x", "default": 1}, "default"),
-        (
-            "POST",
-            "/v1/memory-stores",
-            {"name": "x", "owner": {"kind": "workspace"}, "default": True},
-            "default",
-        ),
-        ("POST", "/v1/memory-stores", {"name": "x", "grants": {}}, "grants"),
-        ("POST", "/v1/memory-stores", {"name": "x", "grants": [grant] * 51}, "grants"),
-        ("POST", "/v1/memory-stores", {"name": "x", "id": "memstore_" + "0" * 32}, "id"),
-        ("POST", "/v1/memory-stores", {"name": "x", "workspace": "wsp_" + "0" * 32}, "workspace"),
-        ("POST", "/v1/permission-assignments", {**grant, "permissions": []}, "permissions"),
-        ("POST", "/v1/permission-assignments", {**grant, "permissions": "read"}, "permissions"),
-        ("POST", "/v1/permission-assignments", {**grant, "permissions": ["own"]}, "permissions"),
-        ("POST", "/v1/permission-assignments", {**grant, "permissions": None}, "permissions"),
-        ("POST", "/v1/permission-assignments", {**grant, "memory_store": None}, "memory_store"),
-        ("POST", "/v1/permission-assignments", {**grant, "memory_store": "x"}, "memory_store"),
-        ("POST", "/v1/permission-assignments", {**grant, "resource": {}}, "resource"),
-        (
-            "POST",
-            "/v1/permission-assignments",
-            {
-                "subject": grant["subject"],
-                "permissions": ["read"],
-                "resource": {"kind": "memory_store", "memory_store": store, "colour": "red"},
-            },
-            "colour",
-        ),
-        ("POST", "/v1/permission-assignments", {**grant, "subject": {"kind": "dog"}}, "kind"),
-        (
-            "POST",
-            "/v1/permission-assignments",
-            {
-                **grant,
-                "subject": {"kind": "principal", "principal": "prin_" + "0" * 32, "session": "x"},
-            },
-            "subject",
-        ),
-    ]
-    for method, path, body, word in cases:
-        answer = await plain.owner.request(method, path, json=body)
+    for method, path, body, word in WORDS:
+        text = json.dumps(body).replace("STORE", store)
+        answer = await plain.owner.request(method, path, content=text.encode())
         assert error_of(answer) == MALFORMED, (path, body)
         error = answer.json()["error"]
         assert word in error["message"] or word in str(error.get("detail")), error

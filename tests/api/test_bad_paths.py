@@ -1,5 +1,6 @@
 """Hostile and unusual paths through `?path=` (R-18, C-025, K5, K6): refused, never repaired."""
 
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -214,7 +215,7 @@ async def document_id(wire: Wire, store: str, path: str) -> str:
     actor = (await wire.owner.get("/v1/whoami")).json()
     subjects = (actor["principal"]["id"],)
 
-    async def use(tx):  # type: ignore[no-untyped-def]  # a test's use
+    async def use(tx: Any) -> Any:
         return await tx.open_document(actor["workspace"]["id"], store, subjects, path)
 
     return str((await wire.storage.read(use))[2].id)

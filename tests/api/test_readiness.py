@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,8 @@ async def test_sqlite_that_cannot_be_written_is_not_ready_and_says_503(tmp_path:
     async with wired(tmp_path / "home", f"sqlite:///{tmp_path / 'test.db'}") as wire:
         store = await wire.store()
         await wire.put(store, "/a.md", "kept")
-        connection = wire.storage._write_connection  # type: ignore[attr-defined]
+        storage: Any = wire.storage
+        connection = storage._write_connection
         connection.pragma("query_only", True)
         answers = [
             await wire.client(None).get("/readyz"),
