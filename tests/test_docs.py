@@ -293,7 +293,7 @@ EXAMPLES = [
     for path in script.pages()
     if "\n```console\n" in path.read_text("utf-8") and path.name != "cli.md"
 ]
-"""Pages whose examples run here; those of cli.md are the command line's own tests."""
+"""Pages whose examples run; those of cli.md start servers and editors and are shown only."""
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, Future
     """The runs of all pages, two at a time."""
     with ThreadPoolExecutor(2) as pool:
         folders = {path: tmp_path_factory.mktemp(path.stem) for path in EXAMPLES}
-        yield {path: pool.submit(run_steps, path, folder) for path, folder in folders.items()}
+        longest_first = sorted(EXAMPLES, key=lambda path: -len(steps(path)))
+        yield {path: pool.submit(run_steps, path, folders[path]) for path in longest_first}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the examples need curl")
