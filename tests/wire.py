@@ -1,7 +1,6 @@
 """A whole application in this process for API and service tests, over any storage."""
 
 import hashlib
-import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import structlog
 
 from muniment import main
 from muniment.api.http import HttpApp
@@ -29,11 +27,6 @@ from muniment.storage.base import LIST_MAX, Storage, Transaction
 ADMIN_SECRET = "operator-secret-operator-secret-0123"
 BASE = "http://127.0.0.1:8787"
 STATUSES = ("active", "archived", "deleting", "deleted")
-
-structlog.configure(
-    processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()],
-    wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-)
 
 
 @dataclass

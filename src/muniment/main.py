@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
 from muniment.api import native, site
 from muniment.api.http import HttpApp
@@ -46,7 +45,7 @@ from muniment.storage.sealing import Sealer
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
-log = structlog.get_logger("muniment")
+log = logging.getLogger("muniment")
 
 
 class Randomness:
@@ -237,28 +236,36 @@ def _embedded(database: str | os.PathLike[str] | None, key: str | None) -> tuple
     """The settings of an embedded client, and the key it sends."""
     address = None if database is None else database_address(os.fspath(database))
     settings = load(database=address)
-    if not structlog.is_configured():
-        # A library says nothing on its host's standard output.
-        configure_logging(replace(settings, log_level="warning"))
     return settings, key or owner_secret(settings)
 
 
 def configure_logging(settings: Settings) -> None:
-    """One JSON line an event on standard error, without content."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_json_line),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[settings.log_level.upper()]
-        ),
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
-        cache_logger_on_first_use=True,
+    """Makes what this package logs one JSON line each on standard error, without content.
+
+    For programs of ours; embedded, the host program's own logging decides.
+    """
+    import structlog
+
+    before: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+    ]
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(serializer=_json_line),
+            ],
+        )
     )
+    log.handlers = [handler]
+    log.propagate = False
+    log.setLevel(settings.log_level.upper())
 
 
-def _json_line(event: object, **_: object) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str)
+def _json_line(event: object, **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()

@@ -6,6 +6,7 @@ envelope. No handler catches a Failure itself, and nothing here knows what a sto
 """
 
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-import structlog
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
@@ -64,7 +64,7 @@ REQUEST_ID = b"muniment-request-id"
 _JSON = (b"content-type", b"application/json")
 _ENCODER = msgspec.json.Encoder()
 
-log = structlog.get_logger("muniment.http")
+log = logging.getLogger("muniment.http")
 
 
 class Reply(Struct, frozen=True):
@@ -254,7 +254,9 @@ def _unescape(text: str) -> str:
         return text
     if _BAD_ESCAPE.search(text) is not None:
         raise ValueError("a bare percent sign")
-    return unquote_to_bytes(text.replace("+", " ")).decode()
+    if "+" in text:
+        text = text.replace("+", " ")
+    return unquote_to_bytes(text).decode()
 
 
 def _field_of(error: msgspec.ValidationError) -> str | None:
@@ -373,7 +375,8 @@ class HttpApp:
         except Failure as failure:
             reply = dialect.render(failure)
         except Exception:
-            log.exception("failed", request_id=request_id, method=scope["method"])
+            route = None if call is None else call.route.path
+            log.exception("failed", extra={"request_id": request_id, "route": route})
             reply = dialect.render(Internal(f"unexpected failure; request id {request_id}"))
         await _send(send, reply, request_id)
         if self._log is not None:

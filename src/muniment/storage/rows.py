@@ -1,6 +1,7 @@
 """Rows to records and back, in the column order of `schema.sql` and `queries.sql`."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
@@ -343,8 +344,9 @@ def subject_bytes(identifier: str) -> bytes:
     return _SUBJECT_TAGS[identifier.partition("_")[0]] + to_bytes(identifier)
 
 
-def subjects(ids: Sequence[str]) -> dict[str, Any]:
-    """The values of a statement's subject slots."""
+@lru_cache(1024)
+def subjects(ids: tuple[str, ...]) -> dict[str, Any]:
+    """The values of a statement's subject slots; not to be changed."""
     return padded("subject", [subject_bytes(subject) for subject in ids])
 
 

@@ -325,7 +325,7 @@ class SqlTransaction:
         if known is not None:
             return known
         row = await self._row(
-            "get_store", workspace, store=to_bytes(store), **rows.subjects(subjects)
+            "get_store", workspace, store=to_bytes(store), **rows.subjects(tuple(subjects))
         )
         if row is None:
             return None
@@ -349,7 +349,7 @@ class SqlTransaction:
         values |= rows.padded("status", statuses)
         statement = "list_stores"
         if readers is not None:
-            values |= rows.subjects(readers)
+            values |= rows.subjects(tuple(readers))
             statement = "list_stores_of_readers"
         found = await self._rows(statement, workspace, **values)
         return [rows.summary(row) for row in found]
@@ -426,7 +426,7 @@ class SqlTransaction:
             workspace,
             store=to_bytes(store),
             path=path.encode(),
-            **rows.subjects(subjects),
+            **rows.subjects(tuple(subjects)),
         )
         if row is None:
             return None
