@@ -3,6 +3,10 @@
 import hashlib
 from pathlib import Path
 
+import pytest
+
+from muniment.model.errors import Unavailable
+from muniment.settings import SettingsError
 from wire import Wire, document_url, error_of, tree_hash, wired
 
 STALE = (409, "memory.conflict")
@@ -259,6 +263,22 @@ async def test_r_82_a_sealed_file_shows_no_content_and_opens_with_its_key_only(
         found = await wire.owner.get(document_url(store), params={"path": "/a.md"})
         assert found.json()["content"] == "CANARY " * 1_000
         assert (await wire.owner.delete(f"/v1/memory-stores/{store}")).status_code == 204
+
+
+@pytest.mark.parametrize("other", ["cd" * 32, None])
+async def test_r_82_another_master_key_is_noticed_and_is_never_a_500(
+    tmp_path: Path, other: str | None
+) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    async with wired(tmp_path / "home", url, master_key="ab" * 32) as wire:
+        store = await wire.store()
+        await wire.put(store, "/a.md", "x")
+    try:
+        async with wired(tmp_path / "home", url, master_key=other) as wire:
+            answer = await wire.owner.get(document_url(store), params={"path": "/a.md"})
+            assert error_of(answer) == (503, "memory.backend_unavailable")
+    except (SettingsError, Unavailable) as refused:
+        assert "MUNIMENT_MASTER_KEY" in str(refused)
 
 
 def files_with(folder: Path, word: bytes) -> list[str]:
