@@ -134,7 +134,8 @@ async def make_app(settings: Settings, storage: Storage) -> App:
         new_id=new_id,
         random_bytes=random_bytes,
     )
-    await ensure_default_workspace(app, owner_secret(settings))
+    shared = settings.database_url.startswith("postgres")
+    await ensure_default_workspace(app, owner_secret(settings), shared=shared)
     return app
 
 

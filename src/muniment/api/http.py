@@ -5,6 +5,7 @@ bounds and reads the request, calls the handler, and turns whatever fails into t
 envelope. No handler catches a Failure itself, and nothing here knows what a store is.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -41,6 +42,7 @@ from muniment.service.paging import (
 T = TypeVar("T")
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
+BODY_SECONDS_MAX = 60
 QUERY_FIELDS_MAX = 32
 INTEGER_MAX = 2**53 - 1
 REASON_CHARACTERS_MAX = 200
@@ -363,9 +365,9 @@ class HttpApp:
         call: Call | None = None
         dialect = self._dialects[0]
         try:
-            self._check_host(scope)
             dialect, call = self._find(scope)
             if call.route.authenticated:
+                self._check_host(scope)
                 call.actor = await self._authenticate(call)
             dialect.check(call)
             if call.raw_query:
@@ -387,7 +389,10 @@ class HttpApp:
             self._log.add((scope["method"], route, reply.status, took), request_id, who)
 
     def _check_host(self, scope: Scope) -> None:
-        """Malformed for a Host or Origin we do not serve: a page elsewhere may not reach us."""
+        """Malformed for a Host or Origin we do not serve: a page elsewhere may not reach us.
+
+        Routes without a key say nothing that a page could not know; probers name any host.
+        """
         if "*" in self._hosts:
             return
         for name, value in scope["headers"]:
@@ -437,17 +442,21 @@ async def _read_body(call: Call, receive: Receive) -> bytes:
     body = b""
     parts: list[bytes] = []
     size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Malformed("the request ended before its body")
-        body = message.get("body", b"")
-        size += len(body)
-        if size > BODY_BYTES_MAX:
-            raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes", limit=BODY_BYTES_MAX)
-        if not message.get("more_body", False):
-            return body if not parts else b"".join([*parts, body])
-        parts.append(body)
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Malformed("the request ended before its body")
+                body = message.get("body", b"")
+                size += len(body)
+                if size > BODY_BYTES_MAX:
+                    raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes", limit=BODY_BYTES_MAX)
+                if not message.get("more_body", False):
+                    return body if not parts else b"".join([*parts, body])
+                parts.append(body)
+    except TimeoutError:
+        raise Malformed(f"the body did not arrive within {BODY_SECONDS_MAX} seconds") from None
 
 
 async def _send(send: Send, reply: Reply, request_id: str) -> None:

@@ -214,13 +214,18 @@ class WhoAmI(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """An event in its stream, numbered from 1 without gaps; `data` is None once erased."""
+    """An event in its stream, numbered from 1 without gaps.
+
+    `data` and `salt` are None once erased; `commitment` and `hash` stay.
+    """
 
     id: str
     seq: int
     type: str
     created_at: datetime
     data: dict[str, Any] | None
+    salt: str | None
+    commitment: str
     hash: str
 
 

@@ -41,18 +41,6 @@ Precondition = bytes | Absent
 """The SHA-256 that must be there now, or one of Absent."""
 
 
-def check_put(path: str, current: Document | None, precondition: Precondition) -> None:
-    """Conflict, saying what is there now, unless the put may go on (C-205, C-210)."""
-    if isinstance(precondition, bytes):
-        check_match(path, current, precondition)
-    elif current is not None:
-        raise Conflict(
-            f"{path} exists: send its current hash as If-Match to replace it",
-            path=path,
-            current_sha256=current.blob.hex(),
-        )
-
-
 def check_delete(path: str, current: Document | None, precondition: Precondition) -> Document:
     """The document to delete; NotFound on a free path, Conflict for a missing or wrong hash."""
     if current is None:
@@ -63,12 +51,11 @@ def check_delete(path: str, current: Document | None, precondition: Precondition
             path=path,
             current_sha256=current.blob.hex(),
         )
-    check_match(path, current, precondition)
-    return current
+    return check_match(path, current, precondition)
 
 
-def check_match(path: str, current: Document | None, expected: bytes) -> None:
-    """Conflict unless the document at `path` has the hash `expected`."""
+def check_match(path: str, current: Document | None, expected: bytes) -> Document:
+    """The document; Conflict, saying what is there now, unless it has the hash `expected`."""
     if current is None:
         raise Conflict(
             f"If-Match was sent but there is no document at {path}", path=path, current_sha256=None
@@ -79,3 +66,4 @@ def check_match(path: str, current: Document | None, expected: bytes) -> None:
             path=path,
             current_sha256=current.blob.hex(),
         )
+    return current

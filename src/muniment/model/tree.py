@@ -344,7 +344,7 @@ def _expectation_conflict(path: str, expected: object, current: bytes | None) ->
         return Conflict(f"there is no document at {path}", path=path, current_sha256=None)
     there = current.hex()
     if expected is None:
-        message = f"there is a document at {path} already, with sha256 {there}"
+        message = f"{path} exists: send its current hash, {there}, to replace it"
     else:
         message = f"the document at {path} has another content, with sha256 {there}"
     return Conflict(message, path=path, current_sha256=there)

@@ -12,7 +12,7 @@ from muniment.model.documents import (
     DocumentItem,
     Precondition,
     check_delete,
-    check_put,
+    check_match,
 )
 from muniment.model.errors import NotFound, Unavailable
 from muniment.model.ids import StoreId
@@ -68,10 +68,15 @@ async def put_document(
     stamp = app.revision_stamp(1)
 
     async def use(tx: Transaction) -> PutResult:
-        record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
-        check_put(path, current, precondition)
-        if current is not None and current.blob == blob:
-            return PutResult(current, created=False)
+        current = None
+        if isinstance(precondition, bytes):
+            record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
+            current = check_match(path, current, precondition)
+            if current.blob == blob:
+                return PutResult(current, created=False)
+        else:
+            # The tree refuses a path that is taken, so there is nothing to read first.
+            record, _ = await guard.open_store(tx, actor, store, Action.WRITE)
         target = Target(actor, record, await canonical(tx, actor, record))
         _, left = await apply(app, tx, target, [Edit(path, body, blob, current)], stamp)
         return PutResult(left[0], created=current is None)

@@ -16,26 +16,29 @@ OWNER_NAME = "owner"
 OPERATOR_NAME = "operator"
 
 
-async def ensure_default_workspace(app: App, owner_secret: str | None) -> None:
-    """Makes workspace `default`, its operator, and the local owner's key where one is given.
+async def ensure_default_workspace(app: App, owner_secret: str, *, shared: bool) -> None:
+    """Makes workspace `default`, its operator, and the local owner with its key.
 
-    What is there already stays as it is: a revoked owner key stays revoked.
+    What is there already stays as it is: a revoked owner key stays revoked. A `shared` database,
+    one that other machines use too, takes an owner's key only when the workspace is made.
     """
     stamps = app.stamps("workspace.created", "key.created")
     at = stamps[0].at
     owner = Principal(PrincipalId(app.new_id("principal")), "person", OWNER_NAME, None, at)
     key = ApiKey(KeyId(app.new_id("key")), "local owner", "admin", owner.id, at)
-    digest = None if owner_secret is None else secret_hash(owner_secret)
+    digest = secret_hash(owner_secret)
     workspace = DEFAULT_WORKSPACE
 
     async def use(tx: Transaction) -> None:
-        if await tx.get_workspace(workspace) is None:
+        first = await tx.get_workspace(workspace) is None
+        known = await tx.find_key(workspace, digest) is not None
+        if first:
             made = Workspace(workspace, "default", "active", False, None, at)
             tx.put_workspace(made)
             operator = Principal(OPERATOR_PRINCIPAL, "service", OPERATOR_NAME, None, at)
             tx.put_principal(workspace, operator)
             await tx.append(workspace, workspace, stamps[0].fact(workspace=workspace))
-        if digest is not None and await tx.find_key(workspace, digest) is None:
+        if not known and (first or not shared):
             tx.put_principal(workspace, owner)
             tx.put_key(workspace, key, digest)
             fact = stamps[1].fact(api_key=key.id, principal=owner.id, role=key.role)
@@ -43,7 +46,7 @@ async def ensure_default_workspace(app: App, owner_secret: str | None) -> None:
 
     async def known(tx: Transaction) -> bool:
         there = await tx.get_workspace(workspace) is not None
-        return there and (digest is None or await tx.find_key(workspace, digest) is not None)
+        return there and (shared or await tx.find_key(workspace, digest) is not None)
 
     if not await app.storage.read(known):
         await app.storage.write(workspace, use)

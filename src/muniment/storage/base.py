@@ -394,8 +394,9 @@ class Storage(Protocol):
     async def write(self, group: str | None, use: Use[T]) -> T:
         """Runs `use` in a transaction and returns its answer once it is durable (R-80).
 
-        Writes of one group (a store, Session or workspace id) in one process share a commit, each
-        all-or-nothing on its own; None runs alone, for a use that touches several. `use` may run
-        more than once and must await nothing but the transaction, so ids and times are made
-        before it. A cancelled caller does not cancel the write.
+        A group is a store, Session or workspace id; what waits in one group is committed together,
+        and a member that fails takes nothing with it. None stands alone, for a use that touches
+        several. `use` may run more than once and awaits nothing but the transaction, so ids and
+        times are made before it; it reads before it writes, so that writers meet their locks in
+        one order. A caller that is cancelled does not take its write back.
         """

@@ -18,7 +18,7 @@ from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
 from muniment.storage.executor import KEEP, REPLACE, on_conflict
 from muniment.storage.rows import Row
-from muniment.storage.sealing import Sealer
+from muniment.storage.sealing import Sealer, check_master_key
 from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import (
     Statement,
@@ -238,6 +238,11 @@ class PostgresStorage:
                     executor = PostgresExecutor(connection)
                     executor.run("add_instance", {"cursor_key": self._random_bytes(32)})
                     await executor.flush()
+                    kept = await connection.fetchval(_STATEMENTS["get_seal_check"].text)
+                    check = check_master_key(self._sealer, kept)
+                    if check is not None:
+                        executor.run("set_seal_check", {"seal_check": check})
+                        await executor.flush()
                     return newest
             except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
                 await asyncio.sleep(0.1)
@@ -276,7 +281,10 @@ class PostgresStorage:
             return bytes(await connection.fetchval(_STATEMENTS["get_instance"].text))
 
     async def scrub(self) -> bool:
-        """Bodies are sealed: with its key's row a body is gone, wherever its ciphertext lies."""
+        """Bodies are sealed, so a body is gone with its key's row.
+
+        The row's own bytes go when the database vacuums and recycles its log (docs/security.md).
+        """
         return True
 
     # Reading

@@ -13,6 +13,12 @@ ON CONFLICT (one) DO NOTHING
 -- name: get_instance
 SELECT cursor_key FROM instance WHERE one = 1
 
+-- name: get_seal_check
+SELECT seal_check FROM instance WHERE one = 1
+
+-- name: set_seal_check
+UPDATE instance SET seal_check = :seal_check WHERE one = 1
+
 -- name: probe_instance
 UPDATE instance SET probed_at = probed_at + 1 WHERE one = 1 RETURNING probed_at
 
@@ -248,13 +254,11 @@ ORDER BY seq DESC, n DESC LIMIT :limit
 -- name: changed_at
 SELECT c.path, c.created_at
 FROM changes c
-JOIN (
-  SELECT path, MAX(seq) AS seq FROM changes
-  WHERE workspace_id = :workspace AND store_id = :store
-    AND path >= :first AND path <= :last AND seq <= :up_to
-  GROUP BY path
-) m ON m.path = c.path AND m.seq = c.seq
 WHERE c.workspace_id = :workspace AND c.store_id = :store
+  AND c.path >= :first AND c.path <= :last AND c.seq = (
+    SELECT MAX(m.seq) FROM changes m
+    WHERE m.workspace_id = :workspace AND m.store_id = :store
+      AND m.path = c.path AND m.seq <= :up_to)
 ORDER BY c.path, c.n
 
 -- name: get_blob

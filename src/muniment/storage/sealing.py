@@ -5,13 +5,17 @@ destroy that small row is to destroy the body, wherever copies of the ciphertext
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
+from muniment.model.errors import Unavailable
+
 KEY_BYTES = 32
 NONCE_BYTES = 12
+_CHECK = b"muniment master key"
 _BODY_NONCE = bytes(NONCE_BYTES)
 """A data key seals exactly one body, so its nonce may be constant."""
 
@@ -22,6 +26,19 @@ class Sealed(Struct, frozen=True):
     body: bytes
     wrapping: int
     data_key: bytes
+
+
+def check_master_key(sealer: "Sealer | None", check: bytes | None) -> bytes | None:
+    """The check to keep, where there is a master key and none is kept yet.
+
+    Unavailable where the kept one was made under a master key that we do not have: reads would
+    fail, and new bodies would be sealed under another one.
+    """
+    if check is not None and (sealer is None or not sealer.agree(check)):
+        raise Unavailable(
+            "this database is sealed under another master key: set MUNIMENT_MASTER_KEY to it"
+        )
+    return sealer.check() if check is None and sealer is not None and sealer.wraps else None
 
 
 class Sealer:
@@ -41,6 +58,18 @@ class Sealer:
     def wraps(self) -> bool:
         """Whether new data keys are wrapped by a master key."""
         return self._current != 0
+
+    def check(self) -> bytes:
+        """Bytes by which `agree` tells later whether it has the master key of now."""
+        nonce = self._random_bytes(NONCE_BYTES)
+        return nonce + self._masters[self._current].encrypt(nonce, _CHECK, None)
+
+    def agree(self, check: bytes) -> bool:
+        """Whether one of the master keys made the check."""
+        for master in self._masters.values():
+            with suppress(InvalidTag):
+                return master.decrypt(check[:NONCE_BYTES], check[NONCE_BYTES:], None) == _CHECK
+        return False
 
     def seal(self, content: bytes, context: bytes) -> Sealed:
         """The sealed body; `context` (workspace, pool and blob id) is bound to it."""

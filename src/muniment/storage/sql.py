@@ -13,6 +13,7 @@ from msgspec import structs
 
 from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
 from muniment.model.documents import Document, DocumentItem
+from muniment.model.errors import Unavailable
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
@@ -133,7 +134,7 @@ class SqlTransaction:
             if data_key is None:
                 return None
             if self._sealer is None:
-                raise ValueError("this database holds sealed bodies: set the master key again")
+                raise Unavailable("this body is sealed: set MUNIMENT_MASTER_KEY again")
             context = to_bytes(workspace) + to_bytes(pool) + blob
             body = self._sealer.open(Sealed(body, wrapping, data_key), context)
         if hashlib.sha256(body).digest() != blob:

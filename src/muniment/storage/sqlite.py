@@ -21,7 +21,7 @@ from muniment.storage.cache import NodeCache
 from muniment.storage.drive import drive
 from muniment.storage.executor import on_conflict
 from muniment.storage.rows import Row
-from muniment.storage.sealing import Sealer
+from muniment.storage.sealing import Sealer, check_master_key
 from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import (
     Table,
@@ -125,7 +125,9 @@ class SqliteStorage:
     async def start(self) -> None:
         """Opens the file, making it and its folder where they are absent."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # What SQLite puts beside the file takes the file's mode: nobody else reads them.
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
             self._write_connection = self._open()
             self._reader = self._open(readonly=True)
         except (apsw.Error, OSError) as error:
@@ -186,6 +188,10 @@ class SqliteStorage:
                     values = {"version": number, "name": name, "applied_at": now}
                     self._write_executor.run("add_migration", values)
             self._write_executor.run("add_instance", {"cursor_key": self._random_bytes(32)})
+            kept: Any = connection.execute(_STATEMENTS["get_seal_check"].text).fetchall()[0][0]
+            check = check_master_key(self._sealer, kept)
+            if check is not None:
+                self._write_executor.run("set_seal_check", {"seal_check": check})
         except BaseException:
             connection.execute("ROLLBACK")
             raise

@@ -11,10 +11,11 @@ CREATE TABLE migrations (
   PRIMARY KEY (version)
 );
 
--- One row: what all nodes of the deployment share.
+-- One row: what all nodes of the deployment share. seal_check opens under the right master key.
 CREATE TABLE instance (
   one {int} NOT NULL,
   cursor_key {bytes} NOT NULL,
+  seal_check {bytes},
   probed_at {int} NOT NULL,
   PRIMARY KEY (one)
 );
