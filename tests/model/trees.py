@@ -23,7 +23,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         coroutine.send(None)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        answer: T = stop.value
+        return answer
     raise AssertionError("the coroutine waits")
 
 
