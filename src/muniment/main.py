@@ -10,9 +10,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -156,9 +157,14 @@ def make_http(settings: Settings, app: App, request_log: RequestLog | None = Non
         app,
         (wire, site.dialect(base_url, wire)),
         hosts=allowed_hosts(settings),
-        new_request_id=lambda: "req_" + random_bytes(12).hex(),
+        new_request_id=partial(request_id, random_bytes(8).hex(), count()),
         request_log=request_log,
     )
+
+
+def request_id(process: str, numbers: Iterator[int]) -> str:
+    """The next request's id: the process's random part and a number."""
+    return f"req_{process}{next(numbers):08x}"
 
 
 def allowed_hosts(settings: Settings) -> tuple[str, ...]:
@@ -194,7 +200,7 @@ def make_request_log(settings: Settings) -> RequestLog | None:
     """The request log on standard error, where the log level lets it speak."""
     if logging.getLevelNamesMapping()[settings.log_level.upper()] > logging.INFO:
         return None
-    return RequestLog(sys.stderr.buffer, lambda: time_text(now()))
+    return RequestLog(sys.stderr.buffer, now, time_text)
 
 
 async def migrate(settings: Settings) -> int:

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 BODY_SECONDS_MAX = 60
+SERVED_HOSTS_MAX = 100
 QUERY_FIELDS_MAX = 32
 INTEGER_MAX = 2**53 - 1
 REASON_CHARACTERS_MAX = 200
@@ -353,6 +354,7 @@ class HttpApp:
         self._dialects = tuple(dialects)
         self._routes = Routes(dialects)
         self._hosts = frozenset(hosts)
+        self._served: set[bytes] = set()
         self._new_request_id = new_request_id
         self._log = request_log
 
@@ -367,7 +369,7 @@ class HttpApp:
         try:
             dialect, call = self._find(scope)
             if call.route.authenticated:
-                self._check_host(scope)
+                self._check_host(call)
                 call.actor = await self._authenticate(call)
             dialect.check(call)
             if call.raw_query:
@@ -385,25 +387,29 @@ class HttpApp:
             actor = None if call is None else call.actor
             who = (None, None) if actor is None else (actor.workspace, actor.key)
             route = None if call is None else call.route.path
-            took = round((perf_counter() - started) * 1000, 2)
-            self._log.add((scope["method"], route, reply.status, took), request_id, who)
+            took = perf_counter() - started
+            self._log.add((scope["method"], route, reply.status, took, request_id, *who))
 
-    def _check_host(self, scope: Scope) -> None:
+    def _check_host(self, call: Call) -> None:
         """Malformed for a Host or Origin we do not serve: a page elsewhere may not reach us.
 
         Routes without a key say nothing that a page could not know; probers name any host.
         """
         if "*" in self._hosts:
             return
-        for name, value in scope["headers"]:
-            if name in (b"host", b"origin"):
-                host = value.decode("latin-1").rpartition("://")[2].lower()
-                if _PORT.sub("", host) not in self._hosts:
-                    raise Malformed(
-                        f"{name.decode().capitalize()} is not a host of this server;"
-                        " allow it with MUNIMENT_ALLOWED_HOSTS",
-                        field=name.decode(),
-                    )
+        for name in (b"host", b"origin"):
+            value = call.headers.get(name)
+            if value is None or value in self._served:
+                continue
+            host = value.decode("latin-1").rpartition("://")[2].lower()
+            if _PORT.sub("", host) not in self._hosts:
+                raise Malformed(
+                    f"{name.decode().capitalize()} is not a host of this server;"
+                    " allow it with MUNIMENT_ALLOWED_HOSTS",
+                    field=name.decode(),
+                )
+            if len(self._served) < SERVED_HOSTS_MAX:
+                self._served.add(value)
 
     def _find(self, scope: Scope) -> tuple[Dialect, Call]:
         raw = scope.get("raw_path") or scope["path"].encode()

@@ -11,8 +11,8 @@ Every method is about one workspace, named first; nothing of another one can be 
 Lists are ordered by the bytes of their key (ids, paths) and never by a collation.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 from muniment.model.access import (
     ApiKey,
@@ -357,7 +357,7 @@ class Transaction(
     """One transaction, or one group's share of it."""
 
 
-Use = Callable[[Transaction], Awaitable[T]]
+Use = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 
 class Storage(Protocol):

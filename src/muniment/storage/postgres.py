@@ -8,7 +8,7 @@ drains the group's queue and sends what its members wrote together, one statemen
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -59,6 +59,7 @@ _UNREACHABLE = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.AdminShutdownError,
@@ -209,6 +210,9 @@ class PostgresStorage:
             connection = await self._pool.acquire(timeout=WAIT_SECONDS)
             try:
                 yield connection
+            except _UNREACHABLE:
+                connection.terminate()
+                raise
             finally:
                 await self._pool.release(connection)
         except _UNREACHABLE as error:
@@ -330,14 +334,17 @@ class PostgresStorage:
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[Connection]:
         """A connection in a transaction; a pooled one that died unnoticed is replaced once."""
-        async with AsyncExitStack() as stack:
-            try:
-                connection = await stack.enter_async_context(self._connection())
-                await connection.execute("BEGIN")
-            except (Unavailable, *_UNREACHABLE):
-                connection = await stack.enter_async_context(self._connection())
-                await connection.execute("BEGIN")
-            yield connection
+        for last in (False, True):
+            async with self._connection() as connection:
+                try:
+                    await connection.execute("BEGIN")
+                except _UNREACHABLE:
+                    connection.terminate()
+                    if last:
+                        raise
+                    continue
+                yield connection
+                return
 
     def _begin(self, leader: Any) -> None:
         task = asyncio.get_running_loop().create_task(leader)
@@ -373,7 +380,7 @@ class PostgresStorage:
         for attempt in range(RETRIES):
             try:
                 async with self._begun() as connection:
-                    if await self._attempt(connection, [pending], alone=True):
+                    if await self._attempt(connection, [pending]):
                         return
             except Exception as error:
                 pending.error = error
@@ -381,42 +388,39 @@ class PostgresStorage:
             await asyncio.sleep(0.001 * attempt)
         pending.error = Unavailable("the write was overtaken too often: try again")
 
-    async def _attempt(
-        self, connection: Connection, group: list[_Pending], *, alone: bool = False
-    ) -> bool:
-        """Whether every member has its answer or error; False has changed nothing."""
-        try:
-            return await self._transact(connection, group, alone)
-        except _RERUN:
-            await _roll_back(connection)
-            return False
-        except asyncpg.PostgresError as error:
-            await _roll_back(connection)
-            if alone or isinstance(error, _UNREACHABLE):
-                raise
-            return False
-        except BaseException:
-            await _roll_back(connection)
-            raise
+    async def _attempt(self, connection: Connection, group: list[_Pending]) -> bool:
+        """Whether every member has its answer or its refusal for good.
 
-    async def _transact(self, connection: Connection, group: list[_Pending], alone: bool) -> bool:
+        False has changed nothing and asks for another run: each alone, or the one again. A group
+        of one that fails half-way has its refusal, and has changed nothing either.
+        """
         executor = PostgresExecutor(connection)
         tx = SqlTransaction(executor, self._nodes, self._sealer)
-        for pending in group:
-            before = tx.writes
-            pending.error = None
-            try:
-                pending.answer = await pending.use(tx)
-            except (asyncpg.PostgresError, *_UNREACHABLE):
-                raise
-            except BaseException as error:
-                pending.error = error
-                if tx.writes != before:
-                    await connection.execute("ROLLBACK")
-                    return alone and not isinstance(error, Lost)
-        tx.finish()
-        await executor.flush()
-        await connection.execute("COMMIT")
+        try:
+            for pending in group:
+                before = tx.writes
+                pending.error = None
+                try:
+                    pending.answer = await pending.use(tx)
+                except (Lost, asyncpg.PostgresError, *_UNREACHABLE):
+                    raise
+                except Exception as error:
+                    pending.error = error
+                    if tx.writes != before:
+                        await connection.execute("ROLLBACK")
+                        return len(group) == 1
+            tx.finish()
+            await executor.flush()
+            await connection.execute("COMMIT")
+        except BaseException as error:
+            await _roll_back(connection)
+            if isinstance(error, _RERUN):
+                return False
+            # The server answers, and one member's statement has spoilt the group.
+            refused = isinstance(error, asyncpg.PostgresError)
+            if refused and not isinstance(error, _UNREACHABLE) and len(group) > 1:
+                return False
+            raise
         return True
 
 
@@ -434,7 +438,7 @@ def _migrations_table() -> str:
 async def _roll_back(connection: Connection) -> None:
     """Ends a transaction that failed half-way, so that the connection can be used again."""
     if not connection.is_closed():
-        with suppress(asyncpg.InterfaceError, OSError, asyncpg.PostgresConnectionError):
+        with suppress(*_UNREACHABLE):
             await connection.execute("ROLLBACK")
 
 

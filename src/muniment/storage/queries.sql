@@ -123,12 +123,8 @@ SELECT 1 FROM stores WHERE workspace_id = :workspace AND store_id = :store {lock
 
 -- name: get_store
 SELECT {store},
-  r.can_read, r.can_write
+  {rights}
 FROM stores s
-CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
-  WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
-    :subject_5, :subject_6)) r
 WHERE s.workspace_id = :workspace AND s.store_id = :store
 
 -- name: get_document
@@ -137,27 +133,31 @@ FROM documents WHERE workspace_id = :workspace AND store_id = :store AND path = 
 
 -- name: open_document
 SELECT {store},
-  r.can_read, r.can_write,
+  {rights},
   d.document_id, d.blob_id, d.size, d.change_id, d.created_at, d.updated_at
 FROM stores s
-CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
-  WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
-    :subject_5, :subject_6)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 WHERE s.workspace_id = :workspace AND s.store_id = :store
 
--- name: open_document_with_content
+-- name: open_plain_document
 SELECT {store},
-  r.can_read, r.can_write,
+  {rights},
+  d.document_id, d.blob_id, d.size, d.change_id, d.created_at, d.updated_at,
+  b.body, b.sealed, NULL, NULL
+FROM stores s
+LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
+  AND d.path = :path
+LEFT JOIN blobs b ON b.workspace_id = s.workspace_id AND b.pool_id = s.pool_id
+  AND b.blob_id = d.blob_id
+WHERE s.workspace_id = :workspace AND s.store_id = :store
+
+-- name: open_sealed_document
+SELECT {store},
+  {rights},
   d.document_id, d.blob_id, d.size, d.change_id, d.created_at, d.updated_at,
   b.body, b.sealed, k.wrapping, k.data_key
 FROM stores s
-CROSS JOIN (SELECT MAX(can_read) AS can_read, MAX(can_write) AS can_write FROM assignments
-  WHERE workspace_id = :workspace AND store_id = :store
-    AND subject_id IN (:subject_1, :subject_2, :subject_3, :subject_4,
-    :subject_5, :subject_6)) r
 LEFT JOIN documents d ON d.workspace_id = s.workspace_id AND d.store_id = s.store_id
   AND d.path = :path
 LEFT JOIN blobs b ON b.workspace_id = s.workspace_id AND b.pool_id = s.pool_id

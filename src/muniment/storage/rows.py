@@ -169,8 +169,8 @@ def document(path: str, row: Row, content: bytes | None = None) -> Document:
     )
 
 
-def rights(can_read: int | None, can_write: int | None) -> Rights:
-    """From the two MAX() columns, None where no assignment matches."""
+def rights(can_read: int, can_write: int) -> Rights:
+    """From the two columns of the statements' {rights} word."""
     return Rights(bool(can_read), bool(can_write))
 
 

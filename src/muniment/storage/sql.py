@@ -63,6 +63,7 @@ class SqlTransaction:
         self._executor = executor
         self._nodes = nodes
         self._sealer = sealer
+        self._opening = "open_plain_document" if sealer is None else "open_sealed_document"
         self._refs: dict[tuple[str, str], tuple[Ref, Ref]] = {}
         self._heads: dict[str, tuple[Head, Head]] = {}
         self._locked: set[str] = set()
@@ -77,7 +78,8 @@ class SqlTransaction:
         return await self._executor.rows(name, values)
 
     async def _row(self, name: str, workspace: WorkspaceId, /, **values: Any) -> Row | None:
-        found = await self._rows(name, workspace, **values)
+        values["workspace"] = to_bytes(workspace)
+        found = await self._executor.rows(name, values)
         return found[0] if found else None
 
     def _run(self, name: str, workspace: WorkspaceId, /, **values: Any) -> None:
@@ -423,7 +425,7 @@ class SqlTransaction:
                 return None
             return *view, await self._locked_document(workspace, store, path)
         row = await self._row(
-            "open_document_with_content" if content else "open_document",
+            self._opening if content else "open_document",
             workspace,
             store=to_bytes(store),
             path=path.encode(),

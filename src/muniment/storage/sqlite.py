@@ -8,8 +8,10 @@ event loop's own connection, scans in a thread. Several processes may share the 
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -36,12 +38,12 @@ T = TypeVar("T")
 
 WORDS = Words(bytes="BLOB", int="INTEGER", clustered=" WITHOUT ROWID", lock="", mark="?")
 BUSY_MS = 60_000
+WAIT_SECONDS = 0.01
 SCRUB_MS = 2_000
 GROUP_MAX = 256
 RETRIES = 20
 SCAN_THREADS = 2
 _PRAGMAS = {
-    "journal_mode": "wal",
     "synchronous": 2,
     "secure_delete": 1,
     "foreign_keys": 0,
@@ -59,6 +61,22 @@ def _insert_text(table: Table) -> str:
 
 
 _INSERTS = {name: _insert_text(table) for name, table in load_tables(WORDS).items()}
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    """Switches the file to write-ahead logging.
+
+    Another process that does the same holds it for a moment, and here SQLite does not wait itself.
+    """
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while connection.pragma("journal_mode") != "wal":
+        try:
+            if connection.pragma("journal_mode", "wal") != "wal":
+                raise Unavailable("the database cannot use write-ahead logging")
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(WAIT_SECONDS)
 
 
 class SqliteExecutor:
@@ -156,6 +174,8 @@ class SqliteStorage:
         connection.set_busy_timeout(BUSY_MS)
         # Without it a statement is planned anew whenever its values change: 200 µs a read.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        if not readonly:
+            _use_wal(connection)
         for name, value in _PRAGMAS.items():
             connection.execute(f"PRAGMA {name} = {value}").fetchall()
             if name != "journal_size_limit" and connection.pragma(name) != value:
@@ -248,8 +268,10 @@ class SqliteStorage:
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one snapshot: inline, or in a thread for a scan."""
+        if single:
+            return self._read_one(use)
         if not scan:
-            return self._read_on(self._read_executor, use, single=single)
+            return self._read_on(self._read_executor, use)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._scans, self._scan, use)
 
@@ -263,11 +285,16 @@ class SqliteStorage:
         finally:
             self._readers.put(connection)
 
-    def _read_on(self, executor: SqliteExecutor, use: Use[T], *, single: bool = False) -> T:
+    def _read_one(self, use: Use[T]) -> T:
+        """A use of one statement, which is its own snapshot."""
+        try:
+            return drive(use(SqlTransaction(self._read_executor, self._nodes, self._sealer)))
+        except apsw.Error as error:
+            raise Unavailable(f"the database does not answer: {error}") from error
+
+    def _read_on(self, executor: SqliteExecutor, use: Use[T]) -> T:
         tx = SqlTransaction(executor, self._nodes, self._sealer)
         try:
-            if single:
-                return drive(use(tx))
             executor.command("BEGIN")
             try:
                 return drive(use(tx))
@@ -313,24 +340,33 @@ class SqliteStorage:
             _deliver(group)
 
     def _run_group(self, group: list[_Pending]) -> None:
-        """One transaction for all; where a member fails after writing, one for each."""
+        """One transaction for all; where one member spoils it, one for each."""
         try:
-            if not self._attempt(group):
-                for pending in group:
-                    self._run_alone(pending)
-        except apsw.Error as error:
-            failure = Unavailable(f"the database does not answer: {error}")
+            committed = self._attempt(group)
+        except Exception as error:
             for pending in group:
-                pending.error = failure
+                pending.error = error
+            return
+        if not committed:
+            for pending in group:
+                self._run_alone(pending)
 
     def _run_alone(self, pending: _Pending) -> None:
-        for _ in range(RETRIES):
-            if self._attempt([pending], alone=True):
-                return
+        try:
+            for _ in range(RETRIES):
+                if self._attempt([pending]):
+                    return
+        except Exception as error:
+            pending.error = error
+            return
         pending.error = Unavailable("the write was overtaken too often: try again")
 
-    def _attempt(self, group: list[_Pending], *, alone: bool = False) -> bool:
-        """Whether every member has its answer or error; False has changed nothing."""
+    def _attempt(self, group: list[_Pending]) -> bool:
+        """Whether every member has its answer or its refusal for good.
+
+        False has changed nothing and asks for another run: each alone, or the one again. A group
+        of one that fails half-way has its refusal, and has changed nothing either.
+        """
         connection = self._write_connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -340,19 +376,21 @@ class SqliteStorage:
                 pending.error = None
                 try:
                     pending.answer = drive(cast(Use[Any], pending.use)(tx))
-                except BaseException as error:
+                except (Lost, apsw.Error):
+                    raise
+                except Exception as error:
                     pending.error = error
                     if tx.writes != before:
                         connection.execute("ROLLBACK")
-                        return alone and not isinstance(error, Lost)
+                        return len(group) == 1
             tx.finish()
             connection.execute("COMMIT")
-        except Lost:
-            connection.execute("ROLLBACK")
-            return False
-        except apsw.Error:
+        except Exception as error:
+            # SQLite may have rolled back by itself, as it does when the disk is full.
             if not connection.get_autocommit():
                 connection.execute("ROLLBACK")
+            if isinstance(error, Lost) or len(group) > 1:
+                return False
             raise
         return True
 
@@ -370,7 +408,7 @@ def _deliver(group: list[_Pending]) -> None:
     for pending in group:
         by_loop.setdefault(pending.loop, []).append(pending)
     for loop, members in by_loop.items():
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_resolve, members)
 
 

@@ -8,11 +8,24 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
+from muniment.storage.base import SUBJECTS_MAX
+
 STORE_COLUMNS = (
     "s.store_id, s.name, s.description, s.owner_kind, s.owner_id, s.status, s.version,"
     " s.generation, s.promotion_policy, s.require_distinct_reviewer, s.pool_id, s.created_by,"
     " s.created_at, s.updated_at, s.archived_at, s.deleted_at, s.last_event_hash"
 )
+
+
+RIGHTS = ",\n  ".join(
+    " OR ".join(
+        "EXISTS (SELECT 1 FROM assignments a WHERE a.workspace_id = :workspace"
+        f" AND a.store_id = :store AND a.subject_id = :subject_{n + 1} AND a.{right} = 1)"
+        for n in range(SUBJECTS_MAX)
+    )
+    for right in ("can_read", "can_write")
+)
+"""Whether one of the subjects may read, and may write; a subject that may ends the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,7 @@ class Words:
         """The text with this database's words."""
         for word in ("bytes", "int", "clustered", "lock"):
             text = text.replace("{" + word + "}", getattr(self, word))
-        return text.replace("{store}", STORE_COLUMNS)
+        return text.replace("{store}", STORE_COLUMNS).replace("{rights}", RIGHTS)
 
 
 @dataclass(frozen=True, slots=True)

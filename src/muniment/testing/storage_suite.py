@@ -8,7 +8,8 @@ mode; `pytest.register_assert_rewrite` these modules to see what an assert saw.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ class StorageSuite(
         home = await make_home(storage, build)
         await put_content(storage, build, home, [("/a", b"text")])
 
-        def ask(tx: Transaction) -> Awaitable[object]:
+        def ask(tx: Transaction) -> Coroutine[Any, Any, object]:
             return tx.open_document(home.workspace, home.store.id, NOBODY, "/a", content=True)
 
         whole = await storage.read(ask)
