@@ -134,7 +134,7 @@ async def test_r_80_one_members_bad_statement_does_not_fail_its_group(postgres_d
         *[storage.write("a", putting(f"{n}".encode())) for n in range(4, 8)],
         return_exceptions=True,
     )
-    assert isinstance(answers.pop(4), asyncpg.DivisionByZeroError)
+    assert type(answers.pop(4)).__name__ == "StorageFault"
     assert all(isinstance(answer, bytes) for answer in answers)
     assert all([await there(storage, f"{n}".encode()) for n in range(8)])
     await storage.stop()

@@ -23,6 +23,12 @@ class NodeCache:
                 self._nodes.move_to_end((pool, node))
             return body
 
+    def drop(self, pool: str) -> None:
+        """Forgets the nodes of a pool that is being erased."""
+        with self._lock:
+            for key in [key for key in self._nodes if key[0] == pool]:
+                self._bytes -= len(self._nodes.pop(key))
+
     def put(self, pool: str, node: bytes, body: bytes) -> None:
         """Keeps the node, dropping the least recently used ones over the limit."""
         with self._lock:

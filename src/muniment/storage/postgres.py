@@ -8,7 +8,7 @@ drains the group's queue and sends what its members wrote together, one statemen
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
@@ -36,12 +36,18 @@ Connection = Any
 
 WORDS = Words(bytes="BYTEA", int="BIGINT", clustered="", lock="FOR UPDATE", mark="$")
 CONNECTIONS_MAX = 10
+RESERVED_FOR_READS = 2
 WAIT_SECONDS = 10.0
+COMMAND_SECONDS = 30.0
+_SESSION = {"lock_timeout": "20000", "idle_in_transaction_session_timeout": "60000"}
+"""In milliseconds: a peer that hangs in a transaction does not hold the others for ever."""
 GROUP_MAX = 64
 RETRIES = 20
 STATEMENT_CACHE = 512
 _BEGIN_READ = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _STATEMENTS = load_statements(WORDS)
+_MIGRATIONS = migrations(WORDS)
+_NEWEST = _MIGRATIONS[-1][0]
 _TABLES = load_tables(WORDS)
 KNOWN = frozenset({"get_document"})
 """Reads of rows that the transaction remembers where it has written them itself."""
@@ -58,15 +64,29 @@ _RERUN = (
 _UNREACHABLE = (
     OSError,
     TimeoutError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,
 )
-"""What tells that the server, or a connection to it, is not there."""
+"""What tells that the server, or a connection to it, does not serve us now."""
+
+
+class StorageFault(Exception):
+    """PostgreSQL refused a statement of ours; says where, without the values it was about."""
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether the server does not serve us, rather than refuse what we ask."""
+    closed = isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError)
+    return closed or isinstance(error, _UNREACHABLE)
 
 
 def _insert_texts(table: Table) -> tuple[str, str]:
@@ -176,6 +196,8 @@ class PostgresStorage:
         self._nodes = NodeCache()
         self._groups: dict[str, deque[_Pending]] = {}
         self._leaders: set[asyncio.Task[None]] = set()
+        # Writers that wait for a row lock leave connections for the readers.
+        self._leading = asyncio.Semaphore(max(1, connections - RESERVED_FOR_READS))
         self._dsn = dsn
         self._connections = connections
         self._pool: Any = None
@@ -188,11 +210,13 @@ class PostgresStorage:
                 min_size=1,
                 max_size=self._connections,
                 timeout=WAIT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+                server_settings=_SESSION,
                 statement_cache_size=STATEMENT_CACHE,
                 max_cacheable_statement_size=0,
                 reset=_leave,
             )
-        except _UNREACHABLE as error:
+        except (*_UNREACHABLE, asyncpg.InterfaceError) as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error
 
     async def stop(self) -> None:
@@ -200,23 +224,38 @@ class PostgresStorage:
         if self._leaders:
             await asyncio.gather(*self._leaders, return_exceptions=True)
         if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+            pool, self._pool = self._pool, None
+            try:
+                await asyncio.wait_for(pool.close(), WAIT_SECONDS)
+            except TimeoutError:
+                pool.terminate()
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
         """A pooled connection; Unavailable where there is none in time or it breaks."""
+        if self._pool is None:
+            raise Unavailable("the database is closed")
         try:
             connection = await self._pool.acquire(timeout=WAIT_SECONDS)
             try:
                 yield connection
-            except _UNREACHABLE:
-                connection.terminate()
+            except BaseException as error:
+                if _is_unreachable(error):
+                    connection.terminate()
                 raise
             finally:
                 await self._pool.release(connection)
-        except _UNREACHABLE as error:
-            raise Unavailable(f"PostgreSQL does not answer ({type(error).__name__})") from error
+        except asyncpg.PostgresError as error:
+            if _is_unreachable(error):
+                raise Unavailable(_absent(error)) from error
+            if isinstance(error, _RERUN):
+                raise
+            place = (error.sqlstate, error.table_name, error.constraint_name)
+            raise StorageFault(f"{type(error).__name__}: {place}") from None
+        except Exception as error:
+            if _is_unreachable(error):
+                raise Unavailable(_absent(error)) from error
+            raise
 
     # Schema
 
@@ -225,18 +264,16 @@ class PostgresStorage:
 
         Where two nodes start at once, one makes a step and the other finds it made.
         """
-        steps = migrations(WORDS)
-        newest = steps[-1][0]
         for _ in range(RETRIES):
             try:
                 async with self._connection() as connection:
                     version = await self._version(connection)
-                    if version > newest:
+                    if version > _NEWEST:
                         raise Unavailable(
-                            f"the database has schema {version}, this program knows {newest}:"
+                            f"the database has schema {version}, this program knows {_NEWEST}:"
                             " upgrade it"
                         )
-                    for number, name, text in steps:
+                    for number, name, text in _MIGRATIONS:
                         if number > version:
                             await self._step(connection, (number, name, now), text)
                     executor = PostgresExecutor(connection)
@@ -247,7 +284,10 @@ class PostgresStorage:
                     if check is not None:
                         executor.run("set_seal_check", {"seal_check": check})
                         await executor.flush()
-                    return newest
+                        # Another node may have been first, under another key.
+                        kept = await connection.fetchval(_STATEMENTS["get_seal_check"].text)
+                        check_master_key(self._sealer, kept)
+                    return _NEWEST
             except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
                 await asyncio.sleep(0.1)
         raise Unavailable("another node is migrating the database: try again")
@@ -272,11 +312,10 @@ class PostgresStorage:
 
     async def check_ready(self) -> None:
         """Unavailable unless the server answers, the schema is ours and a write works."""
-        newest = migrations(WORDS)[-1][0]
         async with self._connection() as connection:
             version = await self._version(connection)
-            if version != newest:
-                raise Unavailable(f"the database has schema {version}, this program {newest}")
+            if version != _NEWEST:
+                raise Unavailable(f"the database has schema {version}, this program {_NEWEST}")
             await connection.fetch(_STATEMENTS["probe_instance"].text)
 
     async def cursor_key(self) -> bytes:
@@ -296,23 +335,27 @@ class PostgresStorage:
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one REPEATABLE READ snapshot; once more where a connection had died."""
         del scan
-        try:
-            return await self._read_once(use, single)
-        except Unavailable:
-            return await self._read_once(use, single)
+        for last in (False, True):
+            async with self._connection() as connection:
+                try:
+                    return await self._read_once(connection, use, single)
+                except Exception as error:
+                    if last or not _is_unreachable(error):
+                        raise
+                    connection.terminate()
+        raise AssertionError("the last attempt answers or raises")
 
-    async def _read_once(self, use: Use[T], single: bool) -> T:
-        async with self._connection() as connection:
-            tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
-            if single:
-                return await use(tx)
-            await connection.execute(_BEGIN_READ)
-            try:
-                answer = await use(tx)
-            except BaseException:
-                await _roll_back(connection)
-                raise
-            await connection.execute("COMMIT")
+    async def _read_once(self, connection: Connection, use: Use[T], single: bool) -> T:
+        tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
+        if single:
+            return await use(tx)
+        await connection.execute(_BEGIN_READ)
+        try:
+            answer = await use(tx)
+        except BaseException:
+            await _roll_back(connection)
+            raise
+        await connection.execute("COMMIT")
         return answer
 
     # Writing
@@ -338,10 +381,10 @@ class PostgresStorage:
             async with self._connection() as connection:
                 try:
                     await connection.execute("BEGIN")
-                except _UNREACHABLE:
-                    connection.terminate()
-                    if last:
+                except Exception as error:
+                    if last or not _is_unreachable(error):
                         raise
+                    connection.terminate()
                     continue
                 yield connection
                 return
@@ -354,23 +397,31 @@ class PostgresStorage:
     async def _lead(self, group: str) -> None:
         """Runs what waits in the group, batch after batch, until nothing does."""
         waiting = self._groups[group]
-        while waiting:
-            batch: list[_Pending] = []
-            try:
-                async with self._begun() as connection:
-                    while waiting and len(batch) < GROUP_MAX:
-                        batch.append(waiting.popleft())
-                    done = await self._attempt(connection, batch)
-            except BaseException as error:
-                done = True
-                batch = batch or [waiting.popleft() for _ in range(len(waiting))]
-                for pending in batch:
-                    pending.error = error
-            for pending in batch:
-                if not done:
-                    await self._run_alone(pending)
+        try:
+            while waiting:
+                await self._lead_batch(waiting)
+        finally:
+            del self._groups[group]
+            for pending in waiting:
+                pending.error = Unavailable("the database is closed")
                 _resolve(pending)
-        del self._groups[group]
+
+    async def _lead_batch(self, waiting: deque[_Pending]) -> None:
+        batch: list[_Pending] = []
+        done = True
+        try:
+            async with self._leading, self._begun() as connection:
+                while waiting and len(batch) < GROUP_MAX:
+                    batch.append(waiting.popleft())
+                done = await self._attempt(connection, batch)
+        except Exception as error:
+            batch = batch or [waiting.popleft() for _ in range(len(waiting))]
+            for pending in batch:
+                pending.error = error
+        for pending in batch:
+            if not done:
+                await self._run_alone(pending)
+            _resolve(pending)
 
     async def _lead_alone(self, pending: _Pending) -> None:
         await self._run_alone(pending)
@@ -379,7 +430,7 @@ class PostgresStorage:
     async def _run_alone(self, pending: _Pending) -> None:
         for attempt in range(RETRIES):
             try:
-                async with self._begun() as connection:
+                async with self._leading, self._begun() as connection:
                     if await self._attempt(connection, [pending]):
                         return
             except Exception as error:
@@ -402,9 +453,9 @@ class PostgresStorage:
                 pending.error = None
                 try:
                     pending.answer = await pending.use(tx)
-                except (Lost, asyncpg.PostgresError, *_UNREACHABLE):
-                    raise
                 except Exception as error:
+                    if isinstance(error, Lost | asyncpg.PostgresError) or _is_unreachable(error):
+                        raise
                     pending.error = error
                     if tx.writes != before:
                         await connection.execute("ROLLBACK")
@@ -417,8 +468,8 @@ class PostgresStorage:
             if isinstance(error, _RERUN):
                 return False
             # The server answers, and one member's statement has spoilt the group.
-            refused = isinstance(error, asyncpg.PostgresError)
-            if refused and not isinstance(error, _UNREACHABLE) and len(group) > 1:
+            refused = isinstance(error, asyncpg.PostgresError) and not _is_unreachable(error)
+            if refused and len(group) > 1:
                 return False
             raise
         return True
@@ -436,10 +487,16 @@ def _migrations_table() -> str:
 
 
 async def _roll_back(connection: Connection) -> None:
-    """Ends a transaction that failed half-way, so that the connection can be used again."""
-    if not connection.is_closed():
-        with suppress(*_UNREACHABLE):
+    """Ends a transaction that failed half-way; a connection that cannot is thrown away."""
+    try:
+        if not connection.is_closed():
             await connection.execute("ROLLBACK")
+    except Exception:
+        connection.terminate()
+
+
+def _absent(error: BaseException) -> str:
+    return f"PostgreSQL does not answer ({type(error).__name__})"
 
 
 def _resolve(pending: _Pending) -> None:

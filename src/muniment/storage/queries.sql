@@ -17,7 +17,7 @@ SELECT cursor_key FROM instance WHERE one = 1
 SELECT seal_check FROM instance WHERE one = 1
 
 -- name: set_seal_check
-UPDATE instance SET seal_check = :seal_check WHERE one = 1
+UPDATE instance SET seal_check = :seal_check WHERE one = 1 AND seal_check IS NULL
 
 -- name: probe_instance
 UPDATE instance SET probed_at = probed_at + 1 WHERE one = 1 RETURNING probed_at

@@ -133,10 +133,10 @@ class SqlTransaction:
         """The content of a (body, sealed, wrapping, data_key) row; None without its key."""
         body, sealed, wrapping, data_key = row
         if sealed:
-            if data_key is None:
-                return None
             if self._sealer is None:
                 raise Unavailable("this body is sealed: set MUNIMENT_MASTER_KEY again")
+            if data_key is None:
+                return None
             context = to_bytes(workspace) + to_bytes(pool) + blob
             body = self._sealer.open(Sealed(body, wrapping, data_key), context)
         if hashlib.sha256(body).digest() != blob:
@@ -570,6 +570,7 @@ class SqlTransaction:
         self.finish()
         self._views.clear()
         self._documents.clear()
+        self._nodes.drop(pool)
         erased = 0
         for name in _STORE_ERASURES:
             if erased < limit:

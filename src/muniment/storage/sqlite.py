@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from muniment.model.errors import Failure, Unavailable
+from muniment.model.errors import Unavailable
 from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
 from muniment.storage.drive import drive
@@ -52,6 +52,8 @@ _PRAGMAS = {
     "cache_size": -16_000,
 }
 _STATEMENTS = load_statements(WORDS)
+_MIGRATIONS = migrations(WORDS)
+_NEWEST = _MIGRATIONS[-1][0]
 
 
 def _insert_text(table: Table) -> str:
@@ -139,6 +141,7 @@ class SqliteStorage:
         self._writer: threading.Thread | None = None
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         self._scans = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="muniment-scan")
+        self._accepts = False
 
     async def start(self) -> None:
         """Opens the file, making it and its folder where they are absent."""
@@ -154,15 +157,17 @@ class SqliteStorage:
         self._read_executor = SqliteExecutor(self._reader)
         self._writer = threading.Thread(target=self._work, name="muniment-writer", daemon=True)
         self._writer.start()
+        self._accepts = True
 
     async def stop(self) -> None:
         """Finishes what was accepted and closes."""
         if self._writer is None:
             return
+        self._accepts = False
         self._queue.put(None)
         await asyncio.to_thread(self._writer.join)
         self._writer = None
-        self._scans.shutdown()
+        await asyncio.to_thread(self._scans.shutdown)
         while not self._readers.empty():
             self._readers.get().close()
         self._reader.close()
@@ -192,16 +197,14 @@ class SqliteStorage:
 
     def _migrate(self, now: int) -> int:
         connection = self._write_connection
-        steps = migrations(WORDS)
-        newest = steps[-1][0]
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
-            if version > newest:
+            if version > _NEWEST:
                 raise Unavailable(
-                    f"the database has schema {version}, this program knows {newest}: upgrade it"
+                    f"the database has schema {version}, this program knows {_NEWEST}: upgrade it"
                 )
-            for number, name, text in steps:
+            for number, name, text in _MIGRATIONS:
                 if number > version:
                     for statement in split_script(text):
                         connection.execute(statement)
@@ -216,7 +219,7 @@ class SqliteStorage:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
-        return newest
+        return _NEWEST
 
     def _version(self, connection: apsw.Connection) -> int:
         known = connection.execute(
@@ -228,11 +231,10 @@ class SqliteStorage:
 
     async def check_ready(self) -> None:
         """Unavailable unless the schema is ours and a write works."""
-        newest = migrations(WORDS)[-1][0]
         try:
             version = self._version(self._reader)
-            if version != newest:
-                raise Unavailable(f"the database has schema {version}, this program {newest}")
+            if version != _NEWEST:
+                raise Unavailable(f"the database has schema {version}, this program {_NEWEST}")
             await self._on_writer(self._probe)
         except apsw.Error as error:
             raise Unavailable(f"the database does not answer: {error}") from error
@@ -279,7 +281,10 @@ class SqliteStorage:
         try:
             connection = self._readers.get_nowait()
         except queue.Empty:
-            connection = self._open(readonly=True)
+            try:
+                connection = self._open(readonly=True)
+            except apsw.Error as error:
+                raise Unavailable(f"the database does not answer: {error}") from error
         try:
             return self._read_on(SqliteExecutor(connection), use)
         finally:
@@ -316,6 +321,8 @@ class SqliteStorage:
         return answer
 
     async def _enqueue(self, pending: _Pending) -> Any:
+        if not self._accepts:
+            raise Unavailable("the database is closed")
         self._queue.put(pending)
         return await asyncio.shield(pending.future)
 
@@ -419,7 +426,7 @@ def _resolve(group: list[_Pending]) -> None:
         error = pending.error
         if error is None:
             pending.future.set_result(pending.answer)
-        elif isinstance(error, apsw.Error) and not isinstance(error, Failure):
+        elif isinstance(error, apsw.Error):
             pending.future.set_exception(Unavailable(f"the database refused: {error}"))
         else:
             pending.future.set_exception(error)
