@@ -181,7 +181,10 @@ class _Pending:
 
 
 class PostgresStorage:
-    """A storage in one PostgreSQL database. Bodies are always sealed (R-82)."""
+    """A storage in one PostgreSQL database. Bodies are always sealed (R-82).
+
+    `wrap` puts something in the place of each connection; tests make statements fail there.
+    """
 
     def __init__(
         self,
@@ -190,9 +193,11 @@ class PostgresStorage:
         sealer: Sealer,
         *,
         connections: int = CONNECTIONS_MAX,
+        wrap: Callable[[Connection], Connection] | None = None,
     ) -> None:
         self._random_bytes = random_bytes
         self._sealer = sealer
+        self._wrap = wrap or (lambda connection: connection)
         self._nodes = NodeCache()
         self._groups: dict[str, deque[_Pending]] = {}
         self._leaders: set[asyncio.Task[None]] = set()
@@ -238,7 +243,7 @@ class PostgresStorage:
         try:
             connection = await self._pool.acquire(timeout=WAIT_SECONDS)
             try:
-                yield connection
+                yield self._wrap(connection)
             except BaseException as error:
                 if _is_unreachable(error):
                     connection.terminate()

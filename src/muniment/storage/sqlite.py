@@ -128,14 +128,23 @@ class _Pending:
 
 
 class SqliteStorage:
-    """A storage in one SQLite file. `sealer` None keeps bodies unsealed (R-82)."""
+    """A storage in one SQLite file. `sealer` None keeps bodies unsealed (R-82).
+
+    `wrap` puts something in the place of the writer's connection; tests make statements fail there.
+    """
 
     def __init__(
-        self, path: Path, random_bytes: Callable[[int], bytes], sealer: Sealer | None = None
+        self,
+        path: Path,
+        random_bytes: Callable[[int], bytes],
+        sealer: Sealer | None = None,
+        *,
+        wrap: Callable[[Any], Any] | None = None,
     ) -> None:
         self._path = path
         self._random_bytes = random_bytes
         self._sealer = sealer
+        self._wrap = wrap or (lambda connection: connection)
         self._nodes = NodeCache()
         self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
@@ -149,7 +158,7 @@ class SqliteStorage:
             # What SQLite puts beside the file takes the file's mode: nobody else reads them.
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.touch(mode=0o600)
-            self._write_connection = self._open()
+            self._write_connection = self._wrap(self._open())
             self._reader = self._open(readonly=True)
         except (apsw.Error, OSError) as error:
             raise Unavailable(f"the database {self._path} cannot be opened: {error}") from error
