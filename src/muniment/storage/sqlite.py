@@ -158,7 +158,7 @@ class SqliteStorage:
             # What SQLite puts beside the file takes the file's mode: nobody else reads them.
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.touch(mode=0o600)
-            self._write_connection = self._wrap(self._open())
+            self._write_connection: apsw.Connection = self._wrap(self._open())
             self._reader = self._open(readonly=True)
         except (apsw.Error, OSError) as error:
             raise Unavailable(f"the database {self._path} cannot be opened: {error}") from error
