@@ -5,16 +5,18 @@ written by hand. Events are found by doing everything that makes one, over the i
 """
 
 import argparse
+import ast
 import asyncio
 import inspect
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.inspect import type_info
@@ -22,17 +24,15 @@ from msgspec.inspect import type_info
 import muniment
 from muniment import main as composition
 from muniment import settings
-from muniment.api import http, native, site
+from muniment.api import native, site
 from muniment.api.http import HttpApp, Query, Route
 from muniment.api.native.envelope import STATUS
 from muniment.api.native.shapes import Body
 from muniment.client.asynchronous import AsyncClient
 from muniment.client.errors import BY_TYPE
 from muniment.client.transport import AsyncInProcess
-from muniment.model import events, ids, paths, stores, text
+from muniment.model import events, ids
 from muniment.model.events import Fact
-from muniment.service import identities, paging
-from muniment.service import stores as store_service
 from muniment.storage import base
 from muniment.storage.base import Storage, Transaction, Use
 from muniment.storage.inmemory import InMemoryStorage
@@ -42,30 +42,44 @@ BASE_URL = "http://127.0.0.1:8787"
 NATIVE = native.dialect(BASE_URL)
 SITE = site.dialect(BASE_URL, NATIVE)
 
-Limit = tuple[object, str, str]
+LIMITS: Mapping[str, str] = {
+    "CONTENT_BYTES_MAX": "a document's content, in UTF-8",
+    "PATH_WRITE_BYTES_MAX": "a path that is written, with its leading slash, in UTF-8",
+    "PATH_BYTES_MAX": "a path that is read, after its leading slash, in UTF-8",
+    "SEGMENT_BYTES_MAX": "one segment of a path, in UTF-8",
+    "SEGMENTS_MAX": "segments of a path",
+    "DOCUMENTS_MAX": "documents of a store, unless `MUNIMENT_DOCUMENTS_MAX` is another",
+    "NAME_CHARACTERS_MAX": "the name of a store, key, principal, agent, Session, scope",
+    "DESCRIPTION_CHARACTERS_MAX": "a store's description",
+    "EXTERNAL_ID_CHARACTERS_MAX": "a principal's `external_id`",
+    "GRANTS_MAX": "`grants` of a store that is made",
+    "PAGE_ITEMS_MAX": "items of a page",
+    "PAGE_ITEMS_DEFAULT": "items of a page where no `limit` is sent",
+    "CURSOR_CHARACTERS_MAX": "a `page` cursor",
+    "BODY_BYTES_MAX": "a request's body",
+    "BODY_SECONDS_MAX": "the time in which a body has to arrive",
+    "QUERY_FIELDS_MAX": "query parameters of a request",
+    "INTEGER_MAX": "a whole number in a query or a body",
+    "ADMIN_KEY_CHARACTERS_MIN": "`MUNIMENT_ADMIN_KEY`, at least",
+    "ADMIN_KEY_CHARACTERS_MAX": "`MUNIMENT_ADMIN_KEY`, at most",
+}
+"""What callers meet, in the order of the page. A constant that stands neither here nor below is
+found all the same, and what it bounds is said by its docstring or its comment in the source."""
 
-LIMITS: Sequence[Limit] = (
-    (text, "CONTENT_BYTES_MAX", "a document's content, in UTF-8"),
-    (paths, "PATH_WRITE_BYTES_MAX", "a path that is written, with its leading slash, in UTF-8"),
-    (paths, "PATH_BYTES_MAX", "a path that is read, after its leading slash, in UTF-8"),
-    (paths, "SEGMENT_BYTES_MAX", "one segment of a path, in UTF-8"),
-    (paths, "SEGMENTS_MAX", "segments of a path"),
-    (stores, "DOCUMENTS_MAX", "documents of a store, unless `MUNIMENT_DOCUMENTS_MAX` is another"),
-    (stores, "NAME_CHARACTERS_MAX", "the name of a store, key, principal, agent, Session, scope"),
-    (stores, "DESCRIPTION_CHARACTERS_MAX", "a store's description"),
-    (identities, "EXTERNAL_ID_CHARACTERS_MAX", "a principal's `external_id`"),
-    (store_service, "GRANTS_MAX", "`grants` of a store that is made"),
-    (paging, "PAGE_ITEMS_MAX", "items of a page"),
-    (paging, "PAGE_ITEMS_DEFAULT", "items of a page where no `limit` is sent"),
-    (paging, "CURSOR_CHARACTERS_MAX", "a `page` cursor"),
-    (http, "BODY_BYTES_MAX", "a request's body"),
-    (http, "QUERY_FIELDS_MAX", "query parameters of a request"),
-    (http, "INTEGER_MAX", "a whole number in a query or a body"),
-    (settings, "ADMIN_KEY_CHARACTERS_MIN", "`MUNIMENT_ADMIN_KEY`, at least"),
-)
-"""Where a limit is defined, its constant, and what it bounds: what a caller can meet."""
+INTERNAL_LIMITS = {
+    "NODE_ROWS_MAX",
+    "REASON_CHARACTERS_MAX",
+    "REQUESTS_MAX",
+    "SCAN_EVENTS_MAX",
+    "SECRET_CHARACTERS_MAX",
+    "SERVED_HOSTS_MAX",
+}
+"""Bounds within the program, which no caller can meet or which another one stands for."""
 
-UNITS = {"BYTES": "bytes", "CHARACTERS": "characters"}
+LIMITED = ("model", "service", "api", "settings.py")
+"""Where limits are looked for, below src/muniment."""
+
+UNITS = {"BYTES": "bytes", "CHARACTERS": "characters", "SECONDS": "seconds"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -245,16 +259,60 @@ def setting_rows() -> str:
     return table(("variable", "default", "meaning"), rows)
 
 
+class Limit(NamedTuple):
+    """A bound in the source: where it is, what it is, and what it bounds."""
+
+    place: str
+    value: int
+    meaning: str
+
+
 def limits() -> str:
     """Every bound that a caller can meet."""
     rows = []
-    for module, name, meaning in LIMITS:
-        words = name.split("_")
-        unit = next((UNITS[word] for word in words if word in UNITS), "")
-        value = f"{getattr(module, name):,} {unit}".strip()
-        place = getattr(module, "__name__", "").removeprefix("muniment.")
-        rows.append((meaning, value, f"`{place}.{name}`"))
+    for name, limit in sorted(known_limits().items(), key=lambda item: place_on_page(item[0])):
+        unit = next((UNITS[word] for word in name.split("_") if word in UNITS), "")
+        rows.append((limit.meaning, f"{limit.value:,} {unit}".strip(), f"`{limit.place}.{name}`"))
     return table(("what", "limit", "constant"), rows)
+
+
+def place_on_page(name: str) -> tuple[int, str]:
+    """Limits stand in the order of LIMITS, all others by name behind them."""
+    return (list(LIMITS).index(name) if name in LIMITS else len(LIMITS), name)
+
+
+def known_limits() -> dict[str, Limit]:
+    """Every constant `…_MAX`, `…_MIN`, `…_DEFAULT` that is not internal, by its name."""
+    found: dict[str, Limit] = {}
+    source = ROOT / "src" / "muniment"
+    for entry in LIMITED:
+        for path in sorted((source / entry).rglob("*.py")) or [source / entry]:
+            module = ".".join(path.relative_to(source).with_suffix("").parts)
+            for name, comment in constants(path.read_text("utf-8")):
+                if name not in INTERNAL_LIMITS and name not in found:
+                    value = getattr(import_module(f"muniment.{module}"), name)
+                    found[name] = Limit(module, value, LIMITS.get(name, comment))
+    return found
+
+
+def constants(source: str) -> Iterator[tuple[str, str]]:
+    """Each limit that a file defines, with its docstring, or the comment behind or above it."""
+    lines = source.splitlines()
+    body = ast.parse(source).body
+    for n, node in enumerate(body):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        if re.fullmatch(r"[A-Z_]+_(?:MAX|MIN|DEFAULT)", name) is None:
+            continue
+        below = body[n + 1] if n + 1 < len(body) else None
+        behind = lines[node.lineno - 1].partition("  # ")[2]
+        above = lines[node.lineno - 2] if node.lineno > 1 else ""
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            text = str(below.value.value)
+        else:
+            text = behind or (above.removeprefix("# ") if above.startswith("# ") else "")
+        yield name, " ".join(text.split()).removesuffix(".")
 
 
 def port() -> str:

@@ -13,9 +13,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import typer.main
@@ -34,17 +35,6 @@ DOCS = ROOT / "docs"
 SHOWN_URL = "http://127.0.0.1:8787"
 PAGE_SECONDS_MAX = 180
 ARCHITECTURE_LINES_MAX = 250
-
-INTERNAL_LIMITS = {
-    "model.nodes.NODE_ROWS_MAX",
-    "service.deletions.RESUMED_MAX",
-    "service.events.SCAN_EVENTS_MAX",
-    "service.keys.SECRET_CHARACTERS_MAX",
-    "api.http.REASON_CHARACTERS_MAX",
-    "api.requestlog.LINES_MAX",
-    "model.text.NAME_CHARACTERS_MAX",
-}
-"""Bounds within the program, which no caller can meet or which another one stands for."""
 
 
 def load_script() -> ModuleType:
@@ -108,16 +98,18 @@ def test_no_page_speaks_of_a_setting_that_is_not_there() -> None:
         assert named <= known, f"{path.name}: {', '.join(sorted(named - known))}"
 
 
-def test_every_limit_that_a_caller_meets_is_in_the_table() -> None:
-    listed = {f"{module.__name__}.{name}" for module, name, _ in script.LIMITS}
-    known = listed | {f"muniment.{name}" for name in INTERNAL_LIMITS}
-    found = set()
-    for folder in ("model", "service", "api"):
-        for path in (ROOT / "src" / "muniment" / folder).rglob("*.py"):
-            module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-            for name in re.findall(r"^([A-Z_]+_(?:MAX|MIN)) = ", path.read_text("utf-8"), re.M):
-                found.add(f"{module}.{name}")
-    assert found <= known, f"name these in scripts/docs.py: {', '.join(sorted(found - known))}"
+def test_every_limit_that_a_caller_meets_says_what_it_bounds() -> None:
+    untold = [name for name, limit in script.known_limits().items() if not limit.meaning]
+    assert not untold, f"say in the source, or in scripts/docs.py: {', '.join(untold)}"
+
+
+def test_a_limit_is_found_with_what_its_source_says() -> None:
+    source = 'A_MAX = 1\n"""Things\nat once."""\nB_MIN = 2  # bytes\n# Above.\nC_MAX = 3\nD = 4\n'
+    assert [*script.constants(source)] == [
+        ("A_MAX", "Things at once"),
+        ("B_MIN", "bytes"),
+        ("C_MAX", "Above"),
+    ]
 
 
 def commands() -> Iterator[str]:
@@ -152,6 +144,49 @@ def test_no_page_speaks_of_a_command_that_is_not_there() -> None:
 
 def test_every_table_of_the_schema_stands_in_architecture() -> None:
     assert not missing([f"`{name}`" for name in load_tables(WORDS)], page("architecture.md"))
+
+
+def test_c_020_the_concepts_say_which_surface_is_for_what() -> None:
+    text = page("concepts.md")
+    section = text.partition("### Which surface\n")[2].partition("\n## ")[0]
+    rows = {row[0]: row[1] for row in re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.M)}
+
+    def surface_for(wanted: str) -> str:
+        (surface,) = [rows[row] for row in rows if wanted in row]
+        return surface
+
+    assert "document surface" in surface_for("one document at a path")
+    for wanted in ("history", "review", "Session's own branch"):
+        assert "versioned surface" in surface_for(wanted), wanted
+
+
+def gen(count: int) -> dict[str, bytes]:
+    """The documents that the page of the tree calls gen(n)."""
+    return {f"/notes/{i % 37:02}/topic-{i:05}.md": f"note {i}\n".encode() for i in range(count)}
+
+
+def test_c_029_the_lines_that_verify_a_tree_give_its_documented_vectors() -> None:
+    edited = gen(1000) | {"/notes/05/topic-00005.md": b"changed\n", "/added.md": b"added\n"}
+    del edited["/notes/00/topic-00000.md"]
+    vectors: list[dict[str, bytes]] = [
+        {},
+        {"/a.md": b"hello\n"},
+        {"/a.md": b"1", "/b/c.md": b"2", "/b/d.md": b"3"},
+        {"/é.md": "café".encode(), "/日本/語.md": "記憶".encode(), "/z.md": b""},
+        gen(100),
+        gen(1000),
+        edited,
+        gen(10_000),
+    ]
+    (code,) = [step.text for step in steps(DOCS / "tree.md") if step.file == "tree_hash.py"]
+    names: dict[str, Any] = {}
+    exec(compile(code, "tree.md", "exec"), names)
+    found = []
+    for documents in vectors:
+        ordered = sorted(documents.items(), key=lambda item: item[0].encode())
+        rows = [(path, sha256(body).digest(), len(body)) for path, body in ordered]
+        found.append(names["tree_hash"](rows))
+    assert found == re.findall(r"\| `([0-9a-f]{64})` \|$", page("tree.md"), re.M)
 
 
 def test_architecture_is_short() -> None:
@@ -315,7 +350,7 @@ def test_examples_run_and_print_what_the_page_shows(
 
 def test_the_pages_for_a_newcomer_have_examples() -> None:
     names = {path.relative_to(ROOT).as_posix() for path in EXAMPLES}
-    assert {"README.md", "docs/quickstart.md", "docs/api/native.md"} <= names
+    assert {"README.md", "docs/quickstart.md", "docs/api/native.md", "docs/tree.md"} <= names
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
