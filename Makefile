@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench lock clean
+.PHONY: help demo test quick check docs bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
@@ -18,7 +18,7 @@ demo: .venv/.ready ## a tour on real text, ending in a server to look at
 test: .venv/.ready ## every test, on every storage
 	@$(BIN)/python -m pytest $(ARGS)
 
-quick: .venv/.ready ## the tests without PostgreSQL, in under a minute
+quick: .venv/.ready ## the tests without PostgreSQL, in a minute or two
 	@$(BIN)/python -m pytest -m "not postgres and not slow" $(ARGS)
 
 check: .venv/.ready ## style, types, import contracts, the house rules and the docs
@@ -27,6 +27,9 @@ check: .venv/.ready ## style, types, import contracts, the house rules and the d
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
+
+docs: .venv/.ready ## fill the tables of the documentation from the code
+	@$(BIN)/python scripts/docs.py $(ARGS)
 
 bench: .venv/.ready ## the benchmarks, as a table and JSON
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)
@@ -49,7 +52,7 @@ clean: ## remove all that these targets make, the environment too
 	    "Name one: make PYTHON=…" >&2; \
 	  exit 1; \
 	fi; \
-	echo "installing into .venv" >&2; \
+	echo "installing into .venv: once, about a minute" >&2; \
 	$$found -m venv .venv
 	@$(PIP) install --require-hashes --only-binary :all: -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
