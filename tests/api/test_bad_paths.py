@@ -102,7 +102,7 @@ async def send_all(client: httpx.AsyncClient, store: str, query: str) -> dict[st
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_k6_r_18_a_hostile_path_is_refused_by_the_rule_it_breaks(
+async def test_c_025_k6_r_18_a_hostile_path_is_refused_by_the_rule_it_breaks(
     plain: Wire, name: str
 ) -> None:
     path, rule = REFUSED[name]
@@ -149,7 +149,7 @@ async def test_k6_odd_but_good_paths_are_stored_as_they_are_in_the_order_of_thei
     assert [item["path"] for item in items] == sorted(ACCEPTED, key=str.encode)
 
 
-async def test_k5_the_refusal_of_a_decomposed_path_shows_the_composed_one(wire: Wire) -> None:
+async def test_c_025_k5_the_refusal_of_a_decomposed_path_shows_the_composed_one(wire: Wire) -> None:
     store = await wire.store()
     await wire.put(store, "/notes/café.md", "composed")
     for given, composed in (

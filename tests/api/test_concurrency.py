@@ -148,7 +148,7 @@ async def test_file_and_folder_racing_for_one_path_never_both_win(wire: Wire) ->
     assert digest == tree_hash({item["path"]: item["path"].encode() for item in items})
 
 
-async def test_c_170_puts_racing_a_deletion_leave_nothing_behind(wire: Wire) -> None:
+async def test_c_170_c_171_puts_racing_a_deletion_leave_nothing_behind(wire: Wire) -> None:
     store = await wire.store()
     await wire.put(store, "/first.md", "x")
     at = f"/v1/memory-stores/{store}"

@@ -1,4 +1,4 @@
-"""The document surface over HTTP, on every storage (C-005 … C-008, C-205 … C-210, K3, K15, K17)."""
+"""The document surface over HTTP, on every storage (C-005 … C-008, C-205, C-210, K3, K17)."""
 
 import hashlib
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muniment.model.errors import Unavailable
-from muniment.settings import SettingsError
+from muniment.settings import SettingsError, load
 from wire import Wire, document_url, error_of, tree_hash, wired
 
 STALE = (409, "memory.conflict")
@@ -113,21 +113,36 @@ async def test_r_20_the_same_content_again_makes_no_revision(wire: Wire) -> None
 
 
 async def test_c_005_c_019_the_documents_answer_with_the_versioned_surface_off(
-    wire: Wire,
+    database_url: str, tmp_path: Path
 ) -> None:
-    store = await wire.store()
-    policy = wire.app.policy
-    object.__setattr__(policy, "versioned_surface", False)
-    sha = await wire.put(store, "/a.md", "one")
-    assert (await wire.owner.get(document_url(store), params={"path": "/a.md"})).is_success
-    gone = await wire.owner.delete(
-        document_url(store), params={"path": "/a.md"}, headers={"If-Match": sha}
-    )
-    assert gone.status_code == 204
-    for path in ("", "/documents", "/access", "/events"):
-        assert (await wire.owner.get(f"/v1/memory-stores/{store}{path}")).status_code == 200
-    events = await wire.events(store)
-    assert [event.type for event in events].count("revision.created") == 2
+    off = load({"MUNIMENT_VERSIONED_SURFACE": "false"}).versioned_surface
+    async with wired(tmp_path / "home", database_url, versioned_surface=off) as wire:
+        assert wire.app.policy.versioned_surface is False
+        store = await wire.store()
+        at = document_url(store)
+        sha = await wire.put(store, "/a.md", "one")
+        put = await wire.owner.put(
+            at, params={"path": "/a.md"}, json={"content": "two"}, headers={"If-Match": sha}
+        )
+        assert (put.status_code, put.json()["sha256"]) == (200, hashlib.sha256(b"two").hexdigest())
+        stale = await wire.owner.put(
+            at, params={"path": "/a.md"}, json={"content": "three"}, headers={"If-Match": sha}
+        )
+        assert error_of(stale) == (409, "memory.conflict")
+        found = await wire.owner.get(at, params={"path": "/a.md"})
+        assert (found.status_code, found.json()["content"]) == (200, "two")
+        items, digest = await wire.documents(store)
+        assert digest == tree_hash({"/a.md": b"two"})
+        assert [item["path"] for item in items] == ["/a.md"]
+        gone = await wire.owner.delete(
+            at, params={"path": "/a.md"}, headers={"If-Match": put.json()["sha256"]}
+        )
+        assert gone.status_code == 204
+        for path in ("", "/documents", "/access", "/events"):
+            assert (await wire.owner.get(f"/v1/memory-stores/{store}{path}")).status_code == 200
+        # History goes on, so that switching it on again finds it complete.
+        events = await wire.events(store)
+        assert [event.type for event in events].count("revision.created") == 3
 
 
 async def test_k17_bytes_are_kept_whatever_they_look_like(wire: Wire) -> None:

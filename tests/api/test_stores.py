@@ -1,9 +1,9 @@
-"""Stores over HTTP: owners, policies, versions, archive, default (C-021 … C-024, C-040 … C-043)."""
+"""Stores over HTTP: owners, policies, versions, archive, default (C-021, C-022, C-040 … C-043)."""
 
 from typing import Any
 
 from muniment import main
-from wire import Wire, document_url, error_of
+from wire import Wire, check_chain, document_url, error_of
 
 DENIED = (403, "policy.denied")
 READ_ONLY = (403, "memory.read_only")
@@ -27,6 +27,70 @@ async def owners(wire: Wire) -> dict[str, str]:
 async def assignments(wire: Wire, store: str) -> list[dict[str, Any]]:
     answer = await wire.owner.get("/v1/permission-assignments", params={"memory_store": store})
     return list(answer.json()["items"])
+
+
+async def test_c_021_two_stores_share_no_owner_no_history_no_visibility_and_no_document(
+    wire: Wire,
+) -> None:
+    ada, bob, reader = [await wire.person(name) for name in ("ada", "bob", "reader")]
+    one, two = await wire.store(ada.client), await wire.store(bob.client)
+    for store, person in ((one, ada), (two, bob)):
+        await wire.put(store, "/a.md", "same", person.client)
+    await wire.grant(one, {"kind": "principal", "principal": reader.principal}, "read")
+
+    async def seen(store: str) -> tuple[Any, ...]:
+        shown = (await wire.operator.get(f"/v1/memory-stores/{store}")).json()
+        return shown, await wire.events(store)
+
+    before = await seen(two)
+    assert before[0]["owner"] == {"kind": "principal", "principal": bob.principal}
+
+    # History: what happens to one is no event and no revision of the other.
+    await wire.put(one, "/b.md", "more", ada.client)
+    ids = [{event.id for event in await wire.events(store)} for store in (one, two)]
+    assert not ids[0] & ids[1]
+    for store in (one, two):
+        check_chain(store, await wire.events(store))
+
+    # Visibility: a grant on one says nothing of the other.
+    for store, status in ((one, 200), (two, 404)):
+        for path in ("", "/documents", "/document?path=/a.md", "/events", "/access"):
+            answer = await reader.client.get(f"/v1/memory-stores/{store}{path}")
+            assert answer.status_code == status, path
+    listed = (await reader.client.get("/v1/memory-stores")).json()["items"]
+    assert [store["id"] for store in listed] == [one]
+
+    # Ownership: the owner of one is nobody to the other; documents end with their own store.
+    assert error_of(await ada.client.delete(f"/v1/memory-stores/{two}")) == ABSENT
+    assert (await ada.client.delete(f"/v1/memory-stores/{one}")).status_code == 204
+    assert await seen(two) == before
+    kept = await bob.client.get(document_url(two), params={"path": "/a.md"})
+    assert (kept.status_code, kept.json()["content"]) == (200, "same")
+
+
+async def test_c_022_the_owner_decides_what_is_minted_how_a_store_starts_and_who_ends_it(
+    wire: Wire,
+) -> None:
+    member = await wire.person()
+    subject = {"kind": "principal", "principal": member.principal}
+    kinds = await owners(wire) | {"principal": member.principal, "workspace": ""}
+    for kind, identifier in kinds.items():
+        owner = {"kind": kind, kind: identifier} if identifier else {"kind": kind}
+        store = await wire.store(owner=owner)
+        at = f"/v1/memory-stores/{store}"
+        minted = [(one["subject"], one["permissions"]) for one in await assignments(wire, store)]
+        assert minted == ([(owner, ["read", "write"])] if identifier else []), kind
+        policy = (await wire.owner.get(at)).json()["promotion_policy"]
+        assert policy == ("direct" if kind in ("principal", "session") else "proposal"), kind
+        await wire.grant(store, subject, "read", "write")
+        archived = await member.client.post(f"{at}/archive", json={"expected_version": 1})
+        if kind == "principal":
+            assert archived.json()["status"] == "archived"
+            assert (await member.client.delete(at)).status_code == 204
+        else:
+            assert error_of(archived) == DENIED, kind
+            assert error_of(await member.client.delete(at)) == DENIED, kind
+            assert (await wire.operator.delete(at)).status_code == 204, kind
 
 
 async def test_c_040_c_041_each_owner_kind_mints_one_assignment_of_read_and_write(
