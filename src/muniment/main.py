@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,10 +27,12 @@ from muniment.client.asynchronous import AsyncClient
 from muniment.client.portal import Portal
 from muniment.client.sync import Client
 from muniment.client.transport import AsyncInProcess, InProcess
+from muniment.model.errors import DisabledTenancy, InvalidKey
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
+from muniment.model.jobs import Job
 from muniment.service.app import App, Policy
 from muniment.service.deletions import resume_deletions
-from muniment.service.keys import SECRET_BYTES, new_secret
+from muniment.service.keys import SECRET_BYTES, authenticate, new_secret
 from muniment.service.paging import CursorSeal
 from muniment.service.workspaces import ensure_default_workspace
 from muniment.settings import (
@@ -44,6 +45,7 @@ from muniment.settings import (
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 
+RESUME_SECONDS = 60.0
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger("muniment")
@@ -102,9 +104,9 @@ def make_storage(settings: Settings) -> Storage:
     if url.startswith("sqlite:"):
         from muniment.storage.sqlite import SqliteStorage
 
-        path = Path(url.removeprefix("sqlite://").removeprefix("/") or "muniment.db")
-        sealed = sealer if settings.master_key else None
-        return SqliteStorage(path.expanduser(), random_bytes, sealed)
+        path = settings.database_file
+        assert path is not None
+        return SqliteStorage(path, random_bytes, sealer if settings.master_key else None)
     from muniment.storage.postgres import PostgresStorage
 
     if not settings.master_key:
@@ -169,31 +171,51 @@ def request_id(process: str, numbers: Iterator[int]) -> str:
 
 def allowed_hosts(settings: Settings) -> tuple[str, ...]:
     """The host names that requests may name (R-48)."""
-    hosts = [*LOOPBACK_HOSTS, settings.host, urlsplit(settings.public_url).hostname or ""]
+    hosts = [settings.host.lower(), urlsplit(settings.public_url).hostname or ""]
     hosts += [host.strip().lower() for host in settings.allowed_hosts.split(",")]
-    return tuple(host for host in hosts if host)
+    # A Host header has brackets around an address of IPv6, which most other places leave out.
+    bracketed = [f"[{host}]" if ":" in host and host[0] != "[" else host for host in hosts]
+    return tuple(dict.fromkeys((*LOOPBACK_HOSTS, *filter(None, bracketed))))
 
 
 @asynccontextmanager
 async def opened(
     settings: Settings, request_log: RequestLog | None = None
 ) -> AsyncIterator[HttpApp]:
-    """The HTTP application with its storage open; interrupted deletions go on beside it."""
-    storage = make_storage(settings)
-    await storage.start()
-    try:
-        app = await make_app(settings, storage)
-        resuming = asyncio.create_task(resume_deletions(app))
+    """The HTTP application with its storage open."""
+    async with opened_app(settings) as app:
         try:
             yield make_http(settings, app, request_log)
         finally:
-            if not resuming.done():
-                resuming.cancel()
-            await asyncio.gather(resuming, return_exceptions=True)
             if request_log is not None:
                 request_log.flush()
+
+
+@asynccontextmanager
+async def opened_app(settings: Settings) -> AsyncIterator[App]:
+    """The application with its storage open; interrupted deletions go on beside it."""
+    storage = make_storage(settings)
+    try:
+        await storage.start()
+        app = await make_app(settings, storage)
+        resuming = asyncio.create_task(_keep_resuming(app))
+        try:
+            yield app
+        finally:
+            resuming.cancel()
+            await asyncio.gather(resuming, return_exceptions=True)
     finally:
         await storage.stop()
+
+
+async def accepts_owner(settings: Settings, app: App) -> bool:
+    """Whether the local owner's key is one: not where it is revoked, nor where a shared database
+    had its workspace before this home had its key."""
+    try:
+        await authenticate(app, owner_secret(settings))
+    except (InvalidKey, DisabledTenancy):
+        return False
+    return True
 
 
 def make_request_log(settings: Settings) -> RequestLog | None:
@@ -211,6 +233,20 @@ async def migrate(settings: Settings) -> int:
         return await storage.migrate(now())
     finally:
         await storage.stop()
+
+
+async def _keep_resuming(app: App) -> None:
+    """Takes up interrupted deletions, at the start and once a minute."""
+
+    def failed(job: Job, error: Exception) -> None:
+        log.warning("deletion not finished", extra={"job": job.id, "reason": type(error).__name__})
+
+    while True:
+        try:
+            await resume_deletions(app, failed)
+        except Exception:
+            log.exception("deletions not looked for")
+        await asyncio.sleep(RESUME_SECONDS)
 
 
 def open_client(
@@ -247,7 +283,8 @@ def _embedded(database: str | os.PathLike[str] | None, key: str | None) -> tuple
 
 
 def configure_logging(settings: Settings) -> None:
-    """Makes what this package logs one JSON line each on standard error, without content.
+    """Makes what this package and its libraries log one JSON line each on standard error, without
+    content.
 
     For programs of ours; embedded, the host program's own logging decides.
     """
@@ -269,9 +306,14 @@ def configure_logging(settings: Settings) -> None:
             ],
         )
     )
-    log.handlers = [handler]
-    log.propagate = False
-    log.setLevel(settings.log_level.upper())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    # What libraries tell below a warning is about them, not about this server.
+    root.setLevel(max(level, logging.WARNING))
+    log.setLevel(level)
+    # The storage says what the driver says, once and in one line.
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
 
 
 def _json_line(event: object, **_: object) -> str:

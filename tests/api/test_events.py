@@ -93,8 +93,11 @@ async def test_r_30_a_deleted_store_leaves_the_last_hash_of_its_stream(wire: Wir
     assert (await wire.owner.delete(f"/v1/memory-stores/{store}")).status_code == 204
     assert await wire.events(store) == []
     ended = (await wire.events(WORKSPACE))[before:]
-    assert [event.type for event in ended] == ["memory.store_deleted"]
-    payload = json.loads(ended[0].payload or b"")
+    kinds = ["memory.store_deleting", "memory.store_deleted"]
+    assert [event.type for event in ended] == kinds
+    who = json.loads(ended[0].payload or b"")["actor"]
+    assert set(who) == {"principal", "api_key"}
+    payload = json.loads(ended[1].payload or b"")
     assert payload["store"] == store
     assert len(payload["last_event_hash"]) == 64
     assert payload["last_event_hash"] != last.hash.hex()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muniment.api.site import READY_SECONDS
 from muniment.testing.postgres import PostgresServer
 from wire import Wire, document_url, error_of, wired
 
@@ -32,6 +33,7 @@ async def test_readyz_is_503_while_postgresql_is_stopped_and_recovers_by_itself(
         await wire.put(store, "/a.md", "kept")
         assert (await wire.client(None).get("/readyz")).status_code == 200
         await asyncio.to_thread(postgres_server.stop)
+        await asyncio.sleep(READY_SECONDS)
         began = time.monotonic()
         try:
             health = await wire.client(None).get("/healthz")
@@ -74,6 +76,7 @@ async def test_sqlite_that_cannot_be_written_is_not_ready_and_says_503(tmp_path:
         storage: Any = wire.storage
         connection = storage._write_connection
         connection.pragma("query_only", True)
+        await asyncio.sleep(READY_SECONDS)
         answers = [
             await wire.client(None).get("/readyz"),
             await wire.owner.put(

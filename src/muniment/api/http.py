@@ -244,7 +244,7 @@ class Call:
             if "truncated" in reason and self.body.rstrip().endswith(b"}"):
                 reason = "invalid UTF-8 or a lone surrogate"
             raise Malformed(f"the body must be one JSON object in UTF-8: {reason}") from None
-        if self.body.count(b":") > 1:
+        if _may_repeat(kind, self.body):
             _refuse_duplicates(self.body)
         if b"\\u0000" in self.body:
             _refuse_nul(msgspec.to_builtins(value), "")
@@ -289,14 +289,23 @@ def _refuse_repeated(headers: Sequence[tuple[bytes, bytes]]) -> None:
             raise Malformed(f"{name.decode().title()} must be sent once", field=name.decode())
 
 
+def _may_repeat(kind: type, body: bytes) -> bool:
+    """Whether an object of the body could have one key twice; unknown keys are refused before."""
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]  # a shape
+    if len(names) > 1 or b"\\u" in body:
+        return True
+    return body.count(b'"' + names[0].encode() + b'"') > 1
+
+
 def _refuse_duplicates(body: bytes) -> None:
     """Malformed where an object has one key twice: parsers differ in which one they take."""
 
     def collect(pairs: list[tuple[str, object]]) -> None:
-        names = {name for name, _ in pairs}
-        if len(names) != len(pairs):
-            twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
-            raise Malformed(f"the field {twice[:64]} must be given once", field=twice[:64])
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise Malformed(f"the field {name[:64]} must be given once", field=name[:64])
+            seen.add(name)
 
     try:
         json.loads(body, object_pairs_hook=collect)
@@ -420,7 +429,7 @@ class HttpApp:
         except (UnicodeDecodeError, ValueError):
             raise Malformed("the URL's path must be percent-encoded UTF-8") from None
         if not methods:
-            raise NotFound("no such route")
+            raise NotFound("no such route: the API is below /v1, see /openapi.json")
         found = methods.get(scope["method"])
         if found is None:
             raise MethodNotAllowed(

@@ -6,6 +6,7 @@ in its request. What a killed process loses of its log is that moment.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -58,7 +59,7 @@ class RequestLog:
         if not self._requests:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         self._requests.append((self._clock(), request))
-        if len(self._requests) > REQUESTS_MAX:
+        if len(self._requests) >= REQUESTS_MAX:
             self.flush()
 
     def flush(self) -> None:
@@ -70,5 +71,6 @@ class RequestLog:
             RequestLine(self._render(at), "request", *told[:3], round(told[3] * 1000, 2), *told[4:])
             for at, told in requests
         ]
-        self._sink.write(self._encoder.encode_lines(lines))
-        self._sink.flush()
+        with suppress(OSError):  # nobody reads the log any more: requests go on
+            self._sink.write(self._encoder.encode_lines(lines))
+            self._sink.flush()

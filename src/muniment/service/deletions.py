@@ -1,8 +1,10 @@
 """Deleting a store: fence, erase in bounded steps, tombstone (C-170 … C-172).
 
 The fence and the job are one transaction; every step after it is idempotent, so a deletion that
-was interrupted is finished by `resume_deletions` at the next start.
+was interrupted, or that met a database that did not answer, is finished by `resume_deletions`.
 """
+
+from collections.abc import Callable
 
 from msgspec import structs
 
@@ -21,12 +23,14 @@ RESUMED_AT_ONCE = 200
 
 async def delete_store(
     app: App, actor: Actor, store: StoreId, *, expected_version: int | None = None
-) -> None:
+) -> bool:
     """Fences the store's writers, erases all it holds, then leaves a tombstone.
 
-    Denied unless an administrator or the owning principal; Conflict for another version.
+    The fence, with who asked for it, also stands in the workspace's stream, since the store's own
+    stream goes. False where a reader holds up the erasure of the database's files (R-83). Denied
+    unless an administrator or the owning principal; Conflict for another version.
     """
-    stamp = app.stamp("memory.store_deleting")
+    stamp, told = app.stamps("memory.store_deleting", "memory.store_deleting")
     job = Job(JobId(app.new_id("job")), ERASE_STORE, store, stamp.at)
 
     async def fence(tx: Transaction) -> None:
@@ -35,6 +39,8 @@ async def delete_store(
             check_version(record, expected_version)
         fact = stamp.fact(store=store, actor=actor_fields(actor))
         event = await tx.append(actor.workspace, store, fact)
+        told_fact = told.fact(store=store, actor=actor_fields(actor))
+        await tx.append(actor.workspace, actor.workspace, told_fact)
         tx.put_store(
             actor.workspace,
             structs.replace(
@@ -48,14 +54,14 @@ async def delete_store(
         )
         tx.enqueue(actor.workspace, job)
 
-    await app.storage.write(store, fence)
-    await finish_deletion(app, actor.workspace, job)
+    await app.storage.write(None, fence)
+    return await finish_deletion(app, actor.workspace, job)
 
 
 async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
     """Erases what is left of a fenced store and writes its tombstone; safe to run again.
 
-    False where a reader holds up the erasure of the files; the job stays for the next start (R-83).
+    False where a reader holds up the erasure of the files; the job stays for another time (R-83).
     """
     store = StoreId(job.subject)
 
@@ -97,8 +103,8 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
     return True
 
 
-async def resume_deletions(app: App) -> int:
-    """Finishes every deletion that was interrupted; how many there were."""
+async def resume_deletions(app: App, failed: Callable[[Job, Exception], None]) -> int:
+    """Finishes every deletion that was interrupted; how many. `failed` hears of those that fail."""
     resumed = 0
     for workspace in await app.storage.read(lambda tx: tx.list_workspaces()):
 
@@ -107,7 +113,11 @@ async def resume_deletions(app: App) -> int:
 
         finished = RESUMED_AT_ONCE
         while finished == RESUMED_AT_ONCE:
-            jobs = await app.storage.read(waiting)
-            finished = sum([await finish_deletion(app, workspace, job) for job in jobs])
+            finished = 0
+            for job in await app.storage.read(waiting):
+                try:
+                    finished += await finish_deletion(app, workspace, job)
+                except Exception as error:
+                    failed(job, error)
             resumed += finished
     return resumed

@@ -14,7 +14,7 @@ from muniment.model.documents import (
     check_delete,
     check_match,
 )
-from muniment.model.errors import NotFound, Unavailable
+from muniment.model.errors import NotFound
 from muniment.model.ids import StoreId
 from muniment.model.paths import check_path, check_prefix
 from muniment.model.revisions import CANONICAL
@@ -169,5 +169,5 @@ async def canonical(tx: Transaction, actor: Actor, store: StoreRecord) -> Ref:
     """The store's canonical ref, which every store has from its creation to its deletion."""
     ref = await tx.get_ref(actor.workspace, store.id, CANONICAL)
     if ref is None:
-        raise Unavailable("the store is being deleted")
+        raise ValueError("a store that is not being deleted has a canonical ref")
     return ref

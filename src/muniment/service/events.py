@@ -70,7 +70,10 @@ async def _page(
         at, end = after, min(head.seq, after + SCAN_EVENTS_MAX)
         while at < end and len(items) < page.limit:
             wanted = page.limit if mine is None else PAGE_ITEMS_MAX
-            for event in await tx.list_events(actor.workspace, stream, at, wanted):
+            found = await tx.list_events(actor.workspace, stream, at, wanted)
+            if not found:
+                break
+            for event in found:
                 at = event.seq
                 if mine is None or concerns(event, mine):
                     items.append(event)

@@ -48,10 +48,11 @@ def node_loader(
 async def apply(
     app: App, tx: Transaction, target: Target, edits: Sequence[Edit], stamp: RevisionStamp
 ) -> tuple[Revision, list[Document]]:
-    """One revision of canonical that holds the edits, and the documents they left, in order.
+    """One revision of the target's ref that holds the edits, and the documents they left, in order.
 
     The edits' preconditions have been decided by the caller; this records blobs, nodes, changes,
-    the documents projection, the revision, the moved ref and the event. Conflict where a document
+    the revision, the moved ref, the event, and on canonical the documents projection with the
+    changes' positions. Conflict where a document
     and a folder would share a path; BudgetExceeded over the store's limit of documents.
     """
     actor, store, ref = target
@@ -98,7 +99,7 @@ def _record(
     actor, store, ref = target
     workspace = actor.workspace
     moved = Ref(
-        name=CANONICAL,
+        name=ref.name,
         revision=revision.id,
         tree=revision.tree,
         documents=revision.documents,
@@ -108,23 +109,32 @@ def _record(
     )
     left = []
     for n, edit in enumerate(edits):
-        change = _change(edit, n, stamp, moved.version, revision.actor)
+        seq = moved.version if ref.name == CANONICAL else None
+        change = _change(edit, n, stamp, seq, revision.actor)
         tx.put_change(workspace, store.id, change)
         document = _document(edit, change)
-        if document is None:
-            tx.remove_document(workspace, store.id, edit.path)
-        else:
-            tx.put_document(workspace, store.id, document)
+        if document is not None:
             left.append(document)
+        if ref.name == CANONICAL:
+            _project(tx, target, edit, document)
     tx.put_revision(workspace, store.id, revision)
     tx.move_ref(workspace, store.id, moved, ref)
     return left
 
 
+def _project(tx: Transaction, target: Target, edit: Edit, document: Document | None) -> None:
+    """Keeps the documents projection at what canonical holds."""
+    workspace, store = target.actor.workspace, target.store.id
+    if document is None:
+        tx.remove_document(workspace, store, edit.path)
+    else:
+        tx.put_document(workspace, store, document)
+
+
 def _fact(target: Target, edits: Sequence[Edit], revision: Revision, stamp: RevisionStamp) -> Fact:
     return stamp.event.fact(
         store=target.store.id,
-        ref=CANONICAL,
+        ref=target.ref.name,
         revision=revision.id,
         parent=revision.parent,
         kind=revision.kind,
@@ -158,7 +168,7 @@ def _tree_change(edit: Edit) -> tree.Change:
     return tree.Remove(edit.path, expected)
 
 
-def _change(edit: Edit, n: int, stamp: RevisionStamp, seq: int, author: bytes) -> Change:
+def _change(edit: Edit, n: int, stamp: RevisionStamp, seq: int | None, author: bytes) -> Change:
     current = edit.current
     return Change(
         id=stamp.changes[n],

@@ -193,11 +193,12 @@ async def update_store(
         }
         changed = structs.replace(record, version=record.version + 1, updated_at=stamp.at, **fields)
         names = sorted(fields)
+        summary = await summarize(tx, actor, changed)
         if patch.default is not UNSET:
-            await _set_default(tx, actor, record, patch.default)
+            _set_default(tx, actor, summary, patch.default)
+            summary = structs.replace(summary, default=patch.default)
             names.append("default")
         tx.put_store(actor.workspace, changed)
-        summary = await summarize(tx, actor, changed)
         fact = stamp.fact(
             store=store, version=changed.version, fields=names, actor=actor_fields(actor)
         )
@@ -225,8 +226,8 @@ async def archive_store(
             updated_at=stamp.at,
             archived_at=stamp.at,
         )
-        tx.put_store(actor.workspace, changed)
         summary = await summarize(tx, actor, changed)
+        tx.put_store(actor.workspace, changed)
         fact = stamp.fact(store=store, version=changed.version, actor=actor_fields(actor))
         await tx.append(actor.workspace, store, fact)
         return summary
@@ -251,7 +252,7 @@ async def explain_access(
         everybody = Subject("workspace", actor.workspace)
         found = await tx.get_store(actor.workspace, store, (about.id, everybody.id))
         matching = []
-        for one in {about, everybody}:
+        for one in dict.fromkeys((about, everybody)):
             matching += await tx.list_assignments(
                 actor.workspace, None, PAGE_ITEMS_MAX, store=store, subject=one
             )
@@ -367,15 +368,14 @@ def _first_state(
     return record, revision, Ref(CANONICAL, revision.id, tree.EMPTY_TREE, 0, 0, 1, at)
 
 
-async def _set_default(tx: Transaction, actor: Actor, record: StoreRecord, default: bool) -> None:
-    if record.owner.kind != "principal" or record.owner.id is None:
+def _set_default(tx: Transaction, actor: Actor, summary: StoreSummary, default: bool) -> None:
+    owner = summary.store.owner
+    if owner.kind != "principal" or owner.id is None:
         raise Malformed("default is for stores owned by a principal", field="default")
-    principal = PrincipalId(record.owner.id)
-    current = await tx.get_default_store(actor.workspace, principal)
     if default:
-        tx.put_default_store(actor.workspace, principal, record.id)
-    elif current == record.id:
-        tx.put_default_store(actor.workspace, principal, None)
+        tx.put_default_store(actor.workspace, PrincipalId(owner.id), summary.store.id)
+    elif summary.default:
+        tx.put_default_store(actor.workspace, PrincipalId(owner.id), None)
 
 
 def _explained(record: StoreRecord, rights: Rights, matching: list[Assignment]) -> Access:

@@ -428,9 +428,11 @@ def store_shape(summary: StoreSummary) -> StoreShape:
 
 def document_shape(document: Document) -> DocumentShape:
     """A document with its content."""
+    if document.content is None:
+        raise ValueError("a live document has lost its body")
     return DocumentShape(
         document.path,
-        (document.content or b"").decode(),
+        document.content.decode(),
         document.blob.hex(),
         document.size,
         time_text(document.created_at),

@@ -81,12 +81,15 @@ async def archive_store(app: App, call: Call) -> Reply:
 
 
 async def delete_store(app: App, call: Call) -> Reply:
-    """204 once the store's content is erased and its tombstone written."""
+    """204 once the store's content is erased and its tombstone written.
+
+    202 with `physical: pending` where a reader holds up the erasure of the database's files.
+    """
     expected = None
     if call.text("expected_version") is not None:
         expected = call.integer("expected_version", 1, INTEGER_MAX, 1)
-    await deletions.delete_store(app, call.who(), store_id(call), expected_version=expected)
-    return Reply(204)
+    gone = await deletions.delete_store(app, call.who(), store_id(call), expected_version=expected)
+    return Reply(204) if gone else Reply(202, {"physical": "pending"})
 
 
 async def explain_access(app: App, call: Call) -> Reply:
