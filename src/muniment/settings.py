@@ -4,13 +4,20 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 ADMIN_KEY_CHARACTERS_MIN = 32
+ADMIN_KEY_CHARACTERS_MAX = 512
 MASTER_KEY_BYTES = 32
+WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+"""Addresses that stand for all of this machine's, and one at which it then reaches itself."""
+
+
+_REMADE = "the next `muniment serve` makes one"
 
 
 class SettingsError(ValueError):
@@ -46,7 +53,7 @@ class Settings:
     admin_key: str = _setting(
         "",
         "MUNIMENT_ADMIN_KEY",
-        "A secret of at least 32 characters that is an admin key of workspace `default`.",
+        "An admin key of workspace `default`: 32 to 512 printable ASCII characters, no spaces.",
     )
     master_key: str = _setting(
         "",
@@ -78,15 +85,27 @@ class Settings:
     def shown_database(self) -> str:
         """The database as people may see it: a file's path, or an address without its password."""
         address = self.database_url
-        if address.startswith("sqlite:///"):
-            return address.removeprefix("sqlite:///")
+        if self.database_file is not None:
+            return str(self.database_file)
         password = urlsplit(address).password
         return address if password is None else address.replace(f":{password}@", ":…@", 1)
 
     @property
+    def database_file(self) -> Path | None:
+        """Where an SQLite database lies; None for another one."""
+        scheme, _, path = self.database_url.partition(":///")
+        return Path(path or "muniment.db").expanduser() if scheme == "sqlite" else None
+
+    @property
+    def local_url(self) -> str:
+        """How this machine reaches the server."""
+        host = WILDCARD_HOSTS.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
     def public_url(self) -> str:
         """How clients reach the server, without a slash at the end."""
-        return self.base_url.rstrip("/") or f"http://{self.host}:{self.port}"
+        return self.base_url.rstrip("/") or self.local_url
 
     @property
     def credentials(self) -> Path:
@@ -94,10 +113,16 @@ class Settings:
         return self.home / "credentials"
 
 
-def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+def load(
+    environment: Mapping[str, str] | None = None,
+    *,
+    called: Mapping[str, str] | None = None,
+    **given: Any,
+) -> Settings:
     """The settings of the environment, with `given` ones (not None) over them.
 
-    SettingsError where a value cannot be.
+    SettingsError where a value cannot be. It names the variable, or for a given setting what
+    `called` has for it, such as the option of a command.
     """
     source = os.environ if environment is None else environment
     values: dict[str, Any] = {}
@@ -109,11 +134,13 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
             text = source.get("VISUAL") or text
         if text is not None and text != "":
             values[one.name] = _read(one.metadata["variable"], text, type(one.default))
-    values |= {name: value for name, value in given.items() if value is not None}
-    settings = Settings(**values)
+    outranking = {name: value for name, value in given.items() if value is not None}
+    settings = Settings(**(values | outranking))
     home = Path(settings.home).expanduser()
     object.__setattr__(settings, "home", home)
-    _check(settings)
+    names = {one.name: one.metadata["variable"] for one in fields(Settings)}
+    names |= {name: (called or {}).get(name, name) for name in outranking}
+    _check(settings, names)
     return settings
 
 
@@ -125,30 +152,92 @@ def database_address(text: str) -> str:
 
 
 def read_credentials(path: Path) -> str | None:
-    """The local owner's key, or None without a file. SettingsError if others may read it."""
+    """The local owner's key, or None without a file.
+
+    SettingsError if others may read the file, or it holds no key.
+    """
     try:
         mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise SettingsError(f"{path} is no file: move it away, and {_REMADE}")
         if stat.S_IMODE(mode) & 0o077:
             raise SettingsError(f"{path} must be readable by its owner only: chmod 600 {path}")
-        return path.read_text(encoding="utf-8").strip() or None
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {_reason(error)}") from error
+    secret = content.decode("ascii", "replace").strip()
+    if not _is_secret(secret):
+        raise SettingsError(f"{path} holds no key: remove it, and {_REMADE}")
+    return secret
 
 
 def write_credentials(path: Path, secret: str) -> str:
-    """Keeps the local owner's key, unless another process was first; the key that stands there."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(secret + "\n")
+    """Keeps the local owner's key, unless another process was first; the key that stands there.
+
+    It outlasts a power cut once this returns. SettingsError where the file cannot be written.
+    """
+    content = f"{secret}\n".encode()
+    # Threads and machines that share a home write at once, so no draft has a name twice.
+    draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_durably(draft, content)
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            pass
+        except (OSError, NotImplementedError):  # a file system without hard links
+            with suppress(FileExistsError):
+                _write_durably(path, content)
+        finally:
+            draft.unlink()
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {_reason(error)}") from error
     return read_credentials(path) or secret
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    """Makes the file. FileExistsError where there is one; nothing is left of one that failed."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names in a folder outlast a power cut, where the platform can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _is_secret(text: str) -> bool:
+    """Whether a request can bear it as its key (R-05)."""
+    fits = ADMIN_KEY_CHARACTERS_MIN <= len(text) <= ADMIN_KEY_CHARACTERS_MAX
+    return fits and text.isascii() and text.isprintable() and " " not in text
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parsed = urlsplit(text)
+    except ValueError:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.hostname)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _read(variable: str, text: str, kind: type) -> Any:
@@ -163,10 +252,11 @@ def _read(variable: str, text: str, kind: type) -> Any:
     return Path(text) if issubclass(kind, Path) else text
 
 
-def _check(settings: Settings) -> None:
-    if settings.admin_key and len(settings.admin_key) < ADMIN_KEY_CHARACTERS_MIN:
+def _check(settings: Settings, names: Mapping[str, str]) -> None:
+    if settings.admin_key and not _is_secret(settings.admin_key):
         raise SettingsError(
-            f"MUNIMENT_ADMIN_KEY must have at least {ADMIN_KEY_CHARACTERS_MIN} characters"
+            f"{names['admin_key']} must have {ADMIN_KEY_CHARACTERS_MIN} to"
+            f" {ADMIN_KEY_CHARACTERS_MAX} printable ASCII characters, and no spaces"
         )
     if settings.master_key:
         try:
@@ -174,13 +264,19 @@ def _check(settings: Settings) -> None:
         except ValueError:
             right = False
         if not right:
-            raise SettingsError("MUNIMENT_MASTER_KEY must be 64 hexadecimal digits")
+            raise SettingsError(f"{names['master_key']} must be 64 hexadecimal digits")
     if settings.port > 65_535:
-        raise SettingsError("MUNIMENT_PORT must be at most 65535")
+        raise SettingsError(f"{names['port']} must be at most 65535")
     if settings.log_level not in ("debug", "info", "warning", "error", "critical"):
-        raise SettingsError("MUNIMENT_LOG_LEVEL must be debug, info, warning, error or critical")
-    scheme = settings.database_url.partition(":")[0]
-    if scheme not in ("sqlite", "postgresql", "postgres", "memory"):
+        raise SettingsError(f"{names['log_level']} must be debug, info, warning, error or critical")
+    for name in ("url", "base_url"):
+        address = getattr(settings, name)
+        if address and not _is_url(address):
+            raise SettingsError(
+                f"{names[name]} must begin with http:// or https:// and name a host,"
+                " such as http://127.0.0.1:8787"
+            )
+    if not re.match("sqlite:///|postgres(ql)?://|memory:", settings.database_url):
         raise SettingsError(
-            "MUNIMENT_DATABASE_URL must begin with sqlite:///, postgresql:// or memory:"
+            f"{names['database']} must begin with sqlite:///, postgresql:// or memory:"
         )
