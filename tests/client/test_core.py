@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -169,3 +169,55 @@ def test_importing_is_cheap_and_an_embedded_client_needs_no_http_library() -> No
         "muniment.open; assert 'httpx' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+SURROGATE = "a\ud800b"
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("path", lambda c: c.documents.put("s", SURROGATE, "x")),
+        ("content", lambda c: c.documents.put("s", "/a", SURROGATE)),
+        ("store", lambda c: c.stores.get(SURROGATE)),
+        ("name", lambda c: c.stores.create(SURROGATE)),
+        ("name", lambda c: list(c.stores.list(name=SURROGATE))),
+        ("subject", lambda c: c.assignments.create("s", f"principal:{SURROGATE}", ["read"])),
+        ("key", lambda c: c.keys.revoke(SURROGATE)),
+        ("path", lambda c: c.documents.edit("s", SURROGATE, lambda text: "x")),
+    ],
+)
+def test_a_lone_surrogate_is_malformed_and_named(
+    field: str, call: Callable[[muniment.Client], object]
+) -> None:
+    client, transport = scripted(FOUND)
+    with pytest.raises(muniment.Malformed, match="lone surrogate U\\+D800") as raised:
+        call(client)
+    assert transport.requests == []
+    assert raised.value.detail["rule"] == "surrogate"
+    assert raised.value.detail["field"] == field
+    assert field in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["é", "a\r\nb: c", "\ud800", "\x00"])
+def test_a_header_that_cannot_be_sent_is_malformed(value: str) -> None:
+    client, transport = scripted(FOUND)
+    with pytest.raises(muniment.Malformed, match="if-match"):
+        client.documents.put("s", "/a", "x", if_match=value)
+    with pytest.raises(muniment.Malformed, match="muniment-acted-as"):
+        client.acting_as(value).whoami()
+    assert transport.requests == []
+
+
+async def test_the_awaited_client_refuses_the_same() -> None:
+    async with muniment.AsyncClient("http://127.0.0.1:1", "k") as client:
+        with pytest.raises(muniment.Malformed, match="content"):
+            await client.documents.put("s", "/a", SURROGATE)
+        with pytest.raises(muniment.Malformed, match="if-match"):
+            await client.documents.delete("s", "/a", if_match="é")
+
+
+def test_a_host_that_cannot_be_named_gives_no_answer() -> None:
+    with muniment.Client(f"http://{'a' * 70}.example", "k", retries=0) as client:
+        with pytest.raises(muniment.NoAnswer):
+            client.whoami()

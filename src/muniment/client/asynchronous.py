@@ -18,6 +18,7 @@ from muniment.client.transport import (
     Limits,
     Request,
     async_http_transport,
+    request_of,
 )
 
 T = TypeVar("T")
@@ -217,7 +218,7 @@ class AsyncClient:
 
     async def send(self, call: Call[T]) -> T:
         """What the call's answer says; sent again only where that can do no harm."""
-        request = Request(call.method, call.target, {**self._headers, **call.headers}, call.body)
+        request = request_of(call, self._headers)
         for attempt in count(1):
             outcome = await self._try(request)
             pause = pause_after(call, outcome, attempt, self._retries)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from muniment.client.errors import NoAnswer, error_of, unexpected
+from muniment.client.errors import Malformed, NoAnswer, error_of, unexpected
 from muniment.client.records import (
     Access,
     Assignment,
@@ -63,9 +63,9 @@ class Call(Generic[T]):
 
     @property
     def target(self) -> str:
-        """Path and query as they stand in a request."""
+        """Path and query as they stand in a request. Malformed where one is no Unicode text."""
         pairs = [
-            f"{name}={quote(_text(value), safe='/')}"
+            f"{name}={_quoted(_text(value), name, safe='/')}"
             for name, value in self.query.items()
             if value is not None
         ]
@@ -73,8 +73,11 @@ class Call(Generic[T]):
 
     @property
     def body(self) -> bytes:
-        """The request's body."""
-        return b"" if self.json is None else _ENCODER.encode(self.json)
+        """The request's body. Malformed where a text in it is no Unicode text."""
+        try:
+            return b"" if self.json is None else _ENCODER.encode(self.json)
+        except UnicodeEncodeError as error:
+            raise _surrogate(error, _field_of(self.json)) from None
 
     @property
     def repeatable(self) -> bool:
@@ -98,6 +101,16 @@ def headers_of(key: str) -> dict[str, str]:
     }
 
 
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Malformed for a header that cannot be sent, such as an `if_match` with a line end."""
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise Malformed(
+                f"{name} must have printable ASCII characters only",
+                detail={"field": name, "rule": "header"},
+            )
+
+
 def read_answer(call: Call[T], answer: Answer | NoAnswer) -> T:
     """What the answer says; a MunimentError where it says that the call failed."""
     if isinstance(answer, NoAnswer):
@@ -112,6 +125,39 @@ def read_answer(call: Call[T], answer: Answer | NoAnswer) -> T:
 
 def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str, field: str, *, safe: str = "") -> str:
+    try:
+        return quote(text, safe=safe)
+    except UnicodeEncodeError as error:
+        raise _surrogate(error, field) from None
+
+
+def _field_of(body: object) -> str:
+    """The first field of a body that cannot be encoded."""
+    for name, value in body.items() if isinstance(body, Mapping) else ():
+        try:
+            _ENCODER.encode(value)
+        except UnicodeEncodeError:
+            return str(name)
+    return "the body"
+
+
+def _surrogate(error: UnicodeEncodeError, field: str) -> Malformed:
+    """What the server says to a lone surrogate, which no request can bear."""
+    character = f"U+{ord(error.object[error.start]):04X}"
+    detail = {
+        "field": field,
+        "rule": "surrogate",
+        "character": character,
+        "position": error.start,
+    }
+    return Malformed(
+        f"{field} must be Unicode text, it has the lone surrogate {character},"
+        f" at character {error.start}",
+        detail=detail,
+    )
 
 
 @cache
@@ -147,7 +193,7 @@ def _given(**fields: object) -> dict[str, object]:
 
 
 def _store(identifier: str) -> str:
-    return f"{_STORES}/{quote(identifier, safe='')}"
+    return f"{_STORES}/{_quoted(identifier, 'store')}"
 
 
 def _grants(grants: Sequence[Grant]) -> list[Grant] | None:
@@ -341,7 +387,7 @@ def list_keys(*, limit: int | None = None, page: str | None = None) -> Call[Page
 
 def revoke_key(key: str) -> Call[None]:
     """Ends the key with this id at once and for good. Administrators only."""
-    return _nothing(f"/v1/api-keys/{quote(key, safe='')}")
+    return _nothing(f"/v1/api-keys/{_quoted(key, 'key')}")
 
 
 def create_principal(
@@ -378,7 +424,7 @@ def list_delegations(
 
 def delete_delegation(delegation: str) -> Call[None]:
     """Ends the delegation with this id at once."""
-    return _nothing(f"/v1/delegations/{quote(delegation, safe='')}")
+    return _nothing(f"/v1/delegations/{_quoted(delegation, 'delegation')}")
 
 
 def create_assignment(
@@ -418,7 +464,7 @@ def list_assignments(
 
 def delete_assignment(assignment: str) -> Call[None]:
     """Ends the assignment with this id at once."""
-    return _nothing(f"/v1/permission-assignments/{quote(assignment, safe='')}")
+    return _nothing(f"/v1/permission-assignments/{_quoted(assignment, 'assignment')}")
 
 
 # Agents, Sessions, surface scopes; the caller; the workspace

@@ -107,9 +107,9 @@ def _pool(limits: Limits) -> httpx.Limits:
 def _no_answer(url: str) -> Iterator[None]:
     try:
         yield
-    except httpx.TransportError as error:
+    except (httpx.RequestError, UnicodeError) as error:  # the latter for a host that is no name
         reason = str(error) or type(error).__name__
-        sent = not isinstance(error, _NEVER_SENT)
+        sent = not isinstance(error, (*_NEVER_SENT, UnicodeError))
         doubt = "; the request may have been carried out" if sent else ""
         raise NoAnswer(f"no answer from {url}: {reason}{doubt}", sent=sent) from error
 

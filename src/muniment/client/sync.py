@@ -12,7 +12,14 @@ from muniment.client.calls import Answer, Call, read_answer
 from muniment.client.errors import Conflict, NoAnswer, NotFound
 from muniment.client.methods import Sender, items, method
 from muniment.client.records import DocumentMeta
-from muniment.client.transport import DEFAULT_LIMITS, Limits, Request, Transport, http_transport
+from muniment.client.transport import (
+    DEFAULT_LIMITS,
+    Limits,
+    Request,
+    Transport,
+    http_transport,
+    request_of,
+)
 
 T = TypeVar("T")
 
@@ -211,7 +218,7 @@ class Client:
 
     def send(self, call: Call[T]) -> T:
         """What the call's answer says; sent again only where that can do no harm."""
-        request = Request(call.method, call.target, {**self._headers, **call.headers}, call.body)
+        request = request_of(call, self._headers)
         for attempt in count(1):
             outcome = self._try(request)
             pause = pause_after(call, outcome, attempt, self._retries)

@@ -5,15 +5,15 @@ Over a network it is `muniment.client.http`, which is loaded when a client has a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from muniment.client.calls import Answer
+from muniment.client.calls import Answer, Call, check_headers
 from muniment.client.errors import error_of_failure
-from muniment.client.portal import Portal
+from muniment.client.portal import Portal, PortalClosed
 from muniment.model.errors import Failure
 
 Message = MutableMapping[str, Any]
@@ -34,6 +34,13 @@ class Request:
     target: str
     headers: dict[str, str]
     body: bytes
+
+
+def request_of(call: Call[Any], headers: Mapping[str, str]) -> Request:
+    """The call's request, with a client's headers. Malformed where a part of it cannot be sent."""
+    together = {**headers, **call.headers}
+    check_headers(together)
+    return Request(call.method, call.target, together, call.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +157,11 @@ class InProcess:
 
     def close(self) -> None:
         """Closes the application with its storage, and the portal."""
-        if self._portal.alive:
-            self._portal.run(self._inner.close())
+        try:
+            if self._portal.alive:
+                self._portal.run(self._inner.close())
+        except PortalClosed:  # another thread was faster
+            pass
         self._portal.close()
 
 
