@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from muniment import __version__
 from muniment.testing.server import Server
 from shell import Shell
@@ -129,6 +131,25 @@ def test_a_document_is_edited_in_the_editor(shell: Shell, tmp_path: Path) -> Non
     assert shell.run("doc", "get", "notes", "/a.md").stdout == b"!\r\n!\r\n"
     shell.environment["VISUAL"] = "false"
     assert "nothing was written" in shell.refusal("doc", "edit", "notes", "/a.md")
+    shell.environment["VISUAL"] = "no-such-editor"
+    refusal = shell.refusal("doc", "edit", "notes", "/a.md")
+    assert "no such file or directory; set EDITOR" in refusal and "Errno" not in refusal
+    del shell.environment["VISUAL"], shell.environment["EDITOR"]
+    assert "no terminal to edit in" in shell.refusal("doc", "edit", "notes", "/a.md")
+
+
+def test_an_edit_that_is_no_document_keeps_the_text(shell: Shell, tmp_path: Path) -> None:
+    shell.answer("store", "create", "notes")
+    for script, reason in (
+        ("file.write_bytes(b'\\xff')", "what you wrote is not UTF-8"),
+        ("file.write_bytes(b'x' * 102_401)", "102,400 bytes"),
+    ):
+        shell.environment["EDITOR"] = editor(tmp_path, script)
+        error = shell.refusal("doc", "edit", "notes", "/a.md")
+        kept = Path(error.rpartition("kept in ")[2])
+        assert reason in error and error.count(str(kept)) == 1
+        kept.unlink()
+        kept.parent.rmdir()
 
 
 def test_an_edit_that_lost_a_race_keeps_the_text(shell: Shell, tmp_path: Path) -> None:
@@ -156,23 +177,31 @@ def test_commands_ask_a_server_as_its_local_owner_r05(server: Server, tmp_path: 
     shell.answer("store", "create", "through the server")
     assert server.url in shell.answer("whoami")
     away = Shell(tmp_path / "elsewhere")
-    assert "needs a key" in away.refusal("whoami", "--url", server.url)
+    lacking = away.refusal("whoami", "--url", server.url)
+    assert "needs a key" in lacking and f"no {away.home / 'credentials'}" in lacking
     assert "--key" in away.refusal("whoami", "--url", server.url, "--key", "wrong")
     away.environment["MUNIMENT_URL"] = server.url
     away.environment["MUNIMENT_API_KEY"] = server.key
     assert away.answer("store", "list").count("through the server") == 1
     database = str(tmp_path / "own.db")
+    away.answer("store", "create", "my own", "--db", database)
     assert "through the server" not in away.answer("store", "list", "--db", database)
 
 
 def test_failures_are_one_line(shell: Shell, tmp_path: Path) -> None:
     assert "running?" in shell.refusal("whoami", "--url", "http://127.0.0.1:1", "--key", "k")
     assert "needs a key" in shell.refusal("whoami", "--url", "http://example.com")
-    assert "http" in shell.refusal("whoami", "--url", "example.com", "--key", "k")
     assert "not both" in shell.refusal("whoami", "--url", "http://x", "--db", "x", status=2)
     assert "--help" in shell.refusal("whoami", "--nonsense", status=2)
     assert "PATH" in shell.refusal("doc", "get", "notes", status=2)
-    assert "MUNIMENT_DATABASE_URL" in shell.refusal("whoami", "--db", "ftp://x")
+    for database in ("ftp://x", "mysql://x", "sqlite:x", "postgresql:x"):
+        assert "--db must begin" in shell.refusal("whoami", "--db", database)
+    assert "--log-level must" in shell.refusal("serve", "--log-level", "loud")
+    for url in ("ftp://x", "127.0.0.1:8787", "example.com", "http://", "http://[::1"):
+        assert "--url must begin with http" in shell.refusal("whoami", "--url", url)
+    shell.environment["MUNIMENT_URL"] = "127.0.0.1:8787"
+    assert "MUNIMENT_URL must begin" in shell.refusal("whoami")
+    del shell.environment["MUNIMENT_URL"]
     (tmp_path / "text").write_text("no database at all, but a text" * 50)
     assert "text" in shell.refusal("whoami", "--db", str(tmp_path / "text"))
     assert "UTF-8" in shell.refusal("doc", "put", "s", "/a", input=b"\xff")
@@ -199,4 +228,54 @@ def test_the_version_and_the_schema(shell: Shell) -> None:
     assert started.communicate()[0].decode() == f"muniment {__version__}\n"
     usage = shell.run()
     assert usage.returncode == 2
-    assert usage.stdout.startswith(b"Usage: ")
+    assert usage.stdout == shell.run("--help").stdout
+
+
+@pytest.mark.parametrize("group", [(), ("store",), ("doc",), ("key",)])
+def test_a_list_of_commands_says_whole_sentences(shell: Shell, group: tuple[str, ...]) -> None:
+    page = shell.answer(*group, "--help")
+    assert page.startswith("Usage: ")
+    assert "..." not in page.partition("Commands:")[2]
+
+
+def test_only_what_makes_databases_makes_one(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "mistyped" / "m.db"
+    for command in (
+        ("whoami",),
+        ("store", "list"),
+        ("doc", "get", "notes", "/a"),
+        ("doc", "put", "notes", "/a", "--text", "x"),
+        ("key", "create", "ci"),
+        ("principal", "create", "Ada"),
+        ("grant", "list"),
+    ):
+        said = shell.refusal(*command, "--db", str(file))
+        assert f"there is no database at {file}" in said and "store create" in said
+    assert not file.parent.exists() and not shell.home.exists()
+    made = [shell.run("store", "create", "notes", "--db", str(file)) for _ in range(2)]
+    said = [run.stderr.decode().count(f"made a new database at {file}\n") for run in made]
+    assert said == [1, 0]
+    shell.answer("whoami", "--db", str(file))
+    shell.answer("migrate")
+    shell.answer("whoami")
+
+
+def test_a_url_that_is_almost_right_is_suspected(server: Server) -> None:
+    shell = Shell(server.home)
+    assert "URL right" in shell.refusal("whoami", "--url", f"{server.url}/x")
+    secure = server.url.replace("http:", "https:")
+    assert "http://…" in shell.refusal("whoami", "--url", secure, "--key", "k")
+
+
+def test_a_damaged_credentials_file_is_named(server: Server, shell: Shell) -> None:
+    shell.answer("store", "create", "notes")
+    file = shell.home / "credentials"
+    for content in (b"", b"\x82\xff\x00", b"mun_0000", b"two words" * 9):
+        file.write_bytes(content)
+        for command in (("whoami",), ("whoami", "--url", server.url), ("serve", "--port", "0")):
+            assert f"{file} holds no key: remove it" in shell.refusal(*command)
+    file.unlink()
+    file.mkdir(mode=0o700)
+    for command in (("whoami",), ("whoami", "--url", server.url), ("serve", "--port", "0")):
+        said = shell.refusal(*command)
+        assert f"{file} is no file" in said and "chmod" not in said

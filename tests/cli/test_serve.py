@@ -1,15 +1,19 @@
 """`muniment serve`: starting, stopping, and failing in one line."""
 
+import json
 import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
 import muniment
+from muniment import main
+from muniment.settings import load
 from muniment.testing.server import Server
 from shell import Shell
 
@@ -53,6 +57,71 @@ def test_it_says_where_it_is_and_where_the_key_lies_r05(shell: Shell) -> None:
     process.stderr.close()
 
 
+def test_it_promises_no_key_that_the_database_does_not_take_r05(shell: Shell) -> None:
+    shell.answer("store", "create", "notes")
+    revoked = json.loads(shell.answer("whoami", "--json"))["api_key"]["id"]
+    shell.answer("key", "revoke", revoked)
+    said = start(shell)
+    assert "is none of this database" in said and "MUNIMENT_ADMIN_KEY" in said
+    assert "holds the owner's" not in said and "export MUNIMENT_API_KEY=…" in said
+    shell.environment["MUNIMENT_ADMIN_KEY"] = "x" * 32
+    said = start(shell)
+    assert "holds the owner's" not in said and "MUNIMENT_API_KEY=$MUNIMENT_ADMIN_KEY" in said
+
+
+def start(shell: Shell) -> str:
+    """What a server says until it is ready; it is then stopped."""
+    process = shell.start("serve", "--port", "0", stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    said = ""
+    while "Ctrl-C" not in said:
+        line = process.stderr.readline().decode()
+        assert line, said
+        said += line
+    process.terminate()
+    assert process.wait(30) == 0
+    process.stderr.close()
+    return said
+
+
+async def test_a_shared_database_takes_the_key_of_the_home_that_made_it(
+    tmp_path: Path, postgres_dsn: str
+) -> None:
+    for home, accepted in (("first", True), ("fresh", False), ("first", True)):
+        settings = load({}, home=tmp_path / home, database=postgres_dsn)
+        async with main.opened_app(settings) as app:
+            assert await main.accepts_owner(settings, app) is accepted
+
+
+def test_what_libraries_log_is_json_too(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, logging\n"
+        "from muniment import main, settings\n"
+        "main.configure_logging(settings.load({}, log_level='info'))\n"
+        "logging.getLogger('muniment.x').info('ours', extra={'n': 1})\n"
+        "logging.getLogger('asyncio').error('a task failed')\n"
+        "logging.getLogger('uvicorn.error').info('not for us')\n"
+        "logging.getLogger('asyncpg').error('said by the storage')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, cwd=tmp_path, check=True
+    )
+    lines = [json.loads(line) for line in run.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["ours", "a task failed"]
+    assert (lines[0]["n"], lines[1]["level"]) == (1, "error")
+
+
+def test_it_is_reached_over_ipv6(shell: Shell) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    with Server(shell.home, settings={"MUNIMENT_HOST": "::1"}) as server:
+        assert server.url.startswith("http://[::1]:")
+        more = httpx.get(f"{server.url}/v1/whoami").json()["error"]["more"]
+        assert more.startswith(server.url)
+
+
 def test_it_does_not_start_where_it_cannot_serve(shell: Shell, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
@@ -60,5 +129,5 @@ def test_it_does_not_start_where_it_cannot_serve(shell: Shell, tmp_path: Path) -
     assert "no.such.host.invalid" in shell.refusal("serve", "--host", "no.such.host.invalid")
     (tmp_path / "text").write_text("no database at all, but a text" * 50)
     assert "text" in shell.refusal("serve", "--port", "0", "--db", str(tmp_path / "text"))
-    shell.environment["MUNIMENT_ADMIN_KEY"] = "short"
+    shell.environment["MUNIMENT_ADMIN_KEY"] = "x" * 32 + " "
     assert "MUNIMENT_ADMIN_KEY" in shell.refusal("serve", "--port", "0")

@@ -1,6 +1,6 @@
 """The `muniment` command: its groups, and how a failure becomes one line and a status."""
 
-import os
+import errno
 import sys
 from typing import Annotated, NoReturn
 
@@ -10,13 +10,18 @@ import muniment
 from muniment import __version__
 from muniment.cli import documents, grants, identities, stores
 from muniment.cli.command import CommandError, Invocation, command
-from muniment.cli.output import note, show_json
+from muniment.cli.output import discard, note, prepare_streams, show_json
 from muniment.model.errors import Failure
 from muniment.settings import SettingsError
 
 INTERRUPTED = 128 + 2
 BROKEN_PIPE = 128 + 13
 """The statuses that shells give to a process that ends by SIGINT and by SIGPIPE."""
+
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
+
+UNWRITTEN = 74
+"""What was asked is done, but the answer could not be written: EX_IOERR of sysexits.h."""
 
 app = typer.Typer(
     name="muniment",
@@ -93,14 +98,21 @@ command(app, "whoami")(identities.whoami)
 
 
 def main() -> NoReturn:
-    """Runs the command line; exits 0, 1 on a failure, 2 on a usage error, 130 on Ctrl-C."""
+    """Runs the command line; exits 0, 1 on a failure, 2 on a usage error, 74 where the answer could
+    not be written, 130 on Ctrl-C."""
+    prepare_streams()
     try:
         status = _run()
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has enough, as in `muniment doc ls notes | head -1`; nothing more is flushed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         status = BROKEN_PIPE
+    except OSError as error:
+        discard(sys.stdout)
+        reason = (error.strerror or str(error)).lower()
+        note(f"error: cannot write the answer: {reason}")
+        status = UNWRITTEN
     except KeyboardInterrupt:
         status = INTERRUPTED
     sys.exit(status)
@@ -109,12 +121,15 @@ def main() -> NoReturn:
 def _run() -> int:
     try:
         return app(standalone_mode=False) or 0
-    except BrokenPipeError:
-        raise
     except Exception as error:
-        if sys.flags.dev_mode:
+        if sys.flags.dev_mode or _is_of_output(error):
             raise
         return _fail(error)
+
+
+def _is_of_output(error: Exception) -> bool:
+    """Whether printing failed: where a file fails, the error names it."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _WRITE_ERRORS
 
 
 def _fail(error: Exception) -> int:
@@ -138,14 +153,18 @@ def _fail(error: Exception) -> int:
             f"this is a fault of Muniment: {type(error).__name__}: {error}"
             " (python -X dev -m muniment … shows where)"
         )
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    note(f"error: {' '.join(message.split())}")
     return status
 
 
 def _advice(error: "muniment.MunimentError") -> str:
     """What helps against failures that the command line can mend."""
     if isinstance(error, muniment.NoAnswer):
+        if "WRONG_VERSION_NUMBER" in str(error):
+            return "; the server speaks no TLS: is its URL http://…?"
         return "" if error.sent else "; is the server running? (muniment serve)"
+    if isinstance(error, muniment.NotFound) and error.message.startswith("no such route"):
+        return "; is the URL right? It has nothing behind the host and the port"
     if isinstance(error, muniment.InvalidKey):
         return "; give another with --key or MUNIMENT_API_KEY"
     if isinstance(error, muniment.Internal | muniment.UnexpectedAnswer) and error.request_id:
@@ -155,8 +174,8 @@ def _advice(error: "muniment.MunimentError") -> str:
 
 def _with_hint(error: typer.TyperException) -> str:
     """The message of a bad command line, and which help says more; empty after a help page."""
-    message = error.format_message().strip().rstrip(".")
+    message = error.format_message().strip()
     context = getattr(error, "ctx", None)
     if context is None or "\n" in message or not message:
         return message
-    return f"{message} (see {context.command_path} --help)"
+    return f"{message.rstrip('.')} (see {context.command_path} --help)"

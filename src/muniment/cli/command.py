@@ -1,7 +1,9 @@
 """What all commands share: the options that choose a database or a server, output, failures."""
 
 import inspect
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -10,11 +12,13 @@ from urllib.parse import urlsplit
 import typer
 
 import muniment
+from muniment.cli.output import note
 from muniment.model.ids import is_id
 from muniment.settings import Settings, database_address, load, read_credentials
 
 P = ParamSpec("P")
 
+_ESCAPED = re.compile(r"[\ud800-\udfff]")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -47,17 +51,19 @@ class Invocation:
         database = None if self.db is None else database_address(self.db)
         # A database on the command line outranks a server in the environment.
         url = "" if self.db is not None else self.url
-        return load(url=url, api_key=self.key, database=database, **given)
+        return load(called=_CALLED, url=url, api_key=self.key, database=database, **given)
 
-    def client(self) -> "muniment.Client":
-        """A client of the server or of the embedded database that the command line chooses."""
+    def client(self, *, makes: bool = False) -> "muniment.Client":
+        """A client of the server or of the embedded database that the command line chooses.
+
+        CommandError where there is no such database, unless the command `makes` one: a mistyped
+        path is then a failure, not a new and empty database.
+        """
         settings = self.settings()
         # A key in the environment is for what the environment names, not for another database.
         key = self.key or ("" if self.db is not None else settings.api_key)
         if not settings.url:
-            from muniment.main import open_client
-
-            return open_client(settings.database_url, key=key or None)
+            return self._embedded(settings, key, makes=makes)
         from muniment.client.sync import Client
 
         try:
@@ -65,14 +71,46 @@ class Invocation:
         except ValueError as error:
             raise CommandError(str(error)) from None
 
+    def _embedded(self, settings: Settings, key: str, *, makes: bool) -> "muniment.Client":
+        file = settings.database_file
+        absent = file is not None and not file.exists()
+        if absent and not makes:
+            raise CommandError(
+                f"there is no database at {file}: start with `muniment store create NAME`"
+            )
+        from logging import ERROR, getLogger
+
+        from muniment.main import open_client
+
+        # Warnings are for whoever runs a server; a command says one line, and only if it fails.
+        getLogger().setLevel(ERROR)
+        client = open_client(settings.database_url, key=key or None)
+        if absent:
+            note(f"made a new database at {file}")
+        return client
+
     def _local_key(self, settings: Settings) -> str:
         """The local owner's key, for a server on this machine only: it goes nowhere else (R-05)."""
-        host = urlsplit(settings.url).hostname
-        key = read_credentials(settings.credentials) if host in LOOPBACK else None
-        if key is None:
+        if urlsplit(settings.url).hostname not in LOOPBACK:
             raise CommandError(f"{settings.url} needs a key: give --key or set MUNIMENT_API_KEY")
+        key = read_credentials(settings.credentials)
+        if key is None:
+            raise CommandError(
+                f"{settings.url} needs a key, and there is no {settings.credentials}: the first"
+                " `muniment serve` makes it; or give --key or set MUNIMENT_API_KEY"
+            )
         return key
 
+
+_CALLED = {
+    "url": "--url",
+    "api_key": "--key",
+    "database": "--db",
+    "host": "--host",
+    "port": "--port",
+    "log_level": "--log-level",
+}
+"""How the command line calls the settings that it gives."""
 
 _PANEL = "Where and as whom"
 SHARED_OPTIONS = {
@@ -112,6 +150,7 @@ def command(
 
         @wraps(function)
         def run(**given: Any) -> None:
+            given = {name: _unicode(named, name, value) for name, value in given.items()}
             shared = {option: given.pop(option) for option in options}
             invoke(Invocation(**shared), **given)
 
@@ -130,12 +169,30 @@ def command(
             [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
         )
         run.__signature__ = signature  # type: ignore[attr-defined]  # what typer reads
-        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        named = {p.name: p.annotation for p in signature.parameters.values()}
+        run.__annotations__ = named
         del run.__wrapped__  # or its signature would count
-        group.command(name)(run)
+        # The whole first sentence: typer would cut it in a list of commands.
+        summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
+        group.command(name, short_help=" ".join(summary.split()))(run)
         return run
 
     return register
+
+
+def _unicode(named: Mapping[str, Any], name: str, value: object) -> object:
+    """An argument as text. A usage error for bytes that are not UTF-8, except in a file's name."""
+    if not isinstance(value, str) or name == "file" or value.isascii():
+        return value
+    try:
+        # The bytes as they were given: a locale that is not UTF-8 has hidden them.
+        return os.fsencode(value).decode() if _ESCAPED.search(value) else value
+    except UnicodeError:
+        (info,) = named[name].__metadata__
+        called = f"--{name.replace('_', '-')}"
+        if isinstance(info, typer.models.ArgumentInfo):
+            called = (info.metavar or name.upper()).strip("[]")
+        raise usage_error(f"{called} is not UTF-8 text") from None
 
 
 def find_store(client: "muniment.Client", text: str) -> str:

@@ -3,13 +3,20 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 import muniment
 from muniment.cli.command import CommandError, Invocation, command, find_store, usage_error
-from muniment.cli.output import note, short_hash, show_json, show_json_items, show_table
+from muniment.cli.output import (
+    note,
+    short_hash,
+    show_json,
+    show_json_items,
+    show_table,
+    write_bytes,
+)
 from muniment.cli.stores import PAGE_ITEMS, StoreName
 
 EDITORS = ("sensible-editor", "nano", "vi")
@@ -32,8 +39,7 @@ def get(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> None
     if invocation.json:
         show_json(found)
         return
-    sys.stdout.buffer.write(found.content.encode())
-    sys.stdout.buffer.flush()
+    write_bytes(found.content.encode())
 
 
 @command(group, "put")
@@ -117,7 +123,7 @@ def edit(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> Non
     """Open a document in your editor and put it back, unless somebody changed it meanwhile."""
     import tempfile
 
-    settings = invocation.settings()
+    editor = find_editor(invocation.settings().editor)
     with invocation.client() as client:
         identifier = find_store(client, store)
         current = current_document(client, identifier, path)
@@ -126,14 +132,15 @@ def edit(invocation: Invocation, *, store: StoreName, path: DocumentPath) -> Non
         copy = folder / (path.rpartition("/")[2] or "document")
         copy.write_bytes(before)
         try:
-            run_editor(settings.editor, copy)
-            after = copy.read_bytes()
+            run_editor(editor, copy)
+            with copy.open("rb") as edited:
+                after = read_at_most(edited)
             if after == before:
                 note("nothing changed")
             else:
                 expected = None if current is None else current.sha256
                 left = client.documents.put(
-                    identifier, path, decoded(after, str(copy)), if_match=expected
+                    identifier, path, decoded(after, "what you wrote"), if_match=expected
                 )
                 if invocation.json:
                     show_json(left)
@@ -163,20 +170,36 @@ def read_content(file: str | None, text: str | None) -> str:
         if file is not None:
             raise usage_error("give FILE or --text, not both")
         return text
-    if file is None or file == "-":
-        if sys.stdin.isatty():
-            note("reading the content from the terminal; end it with Ctrl-D")
-        return decoded(sys.stdin.buffer.read(), "standard input")
+    name = "standard input" if file is None or file == "-" else file
+    if name != file and sys.__stdin__ is None:
+        raise usage_error("standard input is closed: give FILE or --text")
+    if name != file and sys.stdin.isatty():
+        note("reading the content from the terminal; end it with Ctrl-D")
     try:
-        return decoded(Path(file).read_bytes(), file)
+        if name != file:
+            return decoded(read_at_most(sys.stdin.buffer), name)
+        with Path(file).open("rb") as source:
+            return decoded(read_at_most(source), name)
     except OSError as error:
-        raise CommandError(
-            f"cannot read {file}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(f"cannot read {name}: {reason}") from None
+
+
+def read_at_most(source: BinaryIO) -> bytes:
+    """What a document could hold, and no more than a byte of what it could not."""
+    from muniment.model.text import CONTENT_BYTES_MAX
+
+    return source.read(CONTENT_BYTES_MAX + 1)
 
 
 def decoded(content: bytes, name: str) -> str:
-    """The text of UTF-8 bytes. CommandError for others."""
+    """The text of UTF-8 bytes. CommandError for others, and for more than a document may hold."""
+    from muniment.model.text import CONTENT_BYTES_MAX
+
+    if len(content) > CONTENT_BYTES_MAX:
+        raise CommandError(
+            f"{name} has more than the {CONTENT_BYTES_MAX:,} bytes that a document may have"
+        )
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -215,17 +238,29 @@ def conflicting(conflict: "muniment.Conflict", path: str, expected: str | None) 
     return CommandError(f"somebody changed {path} meanwhile: it has {current}; nothing was written")
 
 
-def run_editor(chosen: str, file: Path) -> None:
-    """Waits until the editor is closed. CommandError where there is none, or it fails."""
+def find_editor(chosen: str) -> str:
+    """The editor's command. CommandError where none is chosen, and none can be shown or found."""
+    if chosen:
+        return chosen
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError("there is no terminal to edit in: set EDITOR, or use `muniment doc put`")
+    found = next((name for name in EDITORS if shutil.which(name)), None)
+    if found is None:
+        raise CommandError("no editor was found: set EDITOR")
+    return found
+
+
+def run_editor(editor: str, file: Path) -> None:
+    """Waits until the editor is closed. CommandError where it cannot be started, or fails."""
     import shlex
     import subprocess
 
-    editor = chosen or next((name for name in EDITORS if shutil.which(name)), "")
-    if not editor:
-        raise CommandError("no editor was found: set EDITOR")
     try:
         status = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
     except (OSError, ValueError) as error:
-        raise CommandError(f"the editor {editor!r} cannot be started: {error}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CommandError(
+            f"the editor {editor!r} cannot be started: {reason.lower()}; set EDITOR to another"
+        ) from None
     if status != 0:
         raise CommandError(f"the editor {editor!r} ended with status {status}; nothing was written")

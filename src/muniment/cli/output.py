@@ -3,19 +3,57 @@
 Standard output has the answer alone; what is said about it goes to standard error.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from io import TextIOWrapper
 from itertools import chain, islice
 from shutil import get_terminal_size
+from typing import Literal, TextIO
 
 MEASURED_ROWS = 200
 HASH_CHARACTERS = 12
 
 
 def note(text: str) -> None:
-    """Says something to people, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Says something to people, on standard error; where nobody can be told, nothing fails."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def prepare_streams() -> None:
+    """Makes the standard streams usable: those that are closed lead nowhere, and text that the
+    terminal cannot show is escaped. What goes to a pipe or a file is UTF-8, as documents are."""
+    if sys.stdin is None:
+        sys.stdin = _nowhere("r")
+    if sys.stdout is None:
+        sys.stdout = _nowhere("w")
+    if sys.stderr is None:
+        sys.stderr = _nowhere("w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            encoding = None if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def _nowhere(mode: Literal["r", "w"]) -> TextIO:
+    # The lowest number that is free, so that no file of ours becomes a standard stream.
+    return os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8")
+
+
+def write_bytes(content: bytes) -> None:
+    """Writes bytes to standard output as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def discard(stream: TextIO) -> None:
+    """Leads a stream that failed nowhere, so that what it still holds fails no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_json(value: object) -> None:

@@ -3,23 +3,23 @@
 import asyncio
 import contextlib
 import gc
-import logging
 import signal
 import socket
 import sys
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from muniment import __version__, main
 from muniment.cli.command import CommandError
-from muniment.settings import Settings
+from muniment.cli.output import note
+from muniment.settings import WILDCARD_HOSTS, Settings
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 30
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def serve(settings: Settings, *, quiet: bool) -> None:
@@ -30,10 +30,7 @@ def serve(settings: Settings, *, quiet: bool) -> None:
     """
     listener = bind(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
-    settings = replace(settings, base_url=settings.base_url or address_of(settings))
     main.configure_logging(settings)
-    # The storage says the same once, and in one line.
-    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     with contextlib.closing(listener):
         answer(settings, listener, quiet=quiet)
 
@@ -60,34 +57,44 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
     """Runs uvicorn over the opened application; what the storage accepted is finished."""
 
     async def run() -> None:
-        async with main.opened(settings, main.make_request_log(settings)) as http:
-            config = uvicorn.Config(
-                http,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            )
-            server = uvicorn.Server(config)
+        request_log = main.make_request_log(settings)
+        async with main.opened_app(settings) as app:
+            server = uvicorn.Server(configuration(main.make_http(settings, app, request_log)))
+            owned = await main.accepts_owner(settings, app)
             for number in (signal.SIGTERM, signal.SIGINT):
                 # uvicorn stops by itself and then raises the signal again, for this to ignore.
                 signal.signal(number, _ignore)
             # What a start leaves behind stays for good: the collector need not look at it again.
             gc.collect()
             gc.freeze()
-            print(greeting(settings, quiet=quiet), file=sys.stderr, flush=True)
-            await server.serve(sockets=[listener])
+            note(greeting(settings, quiet=quiet, owned=owned))
+            try:
+                await server.serve(sockets=[listener])
+            finally:
+                if request_log is not None:
+                    request_log.flush()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+
+
+def configuration(http: Any) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        http,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -108,32 +115,35 @@ def _ignore(number: int, frame: FrameType | None) -> None:
     pass
 
 
-def address_of(settings: Settings) -> str:
-    """How this machine reaches the server."""
-    host = WILDCARDS.get(settings.host, settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def greeting(settings: Settings, *, quiet: bool) -> str:
-    """What people see when the server is ready."""
-    url = address_of(settings)
+def greeting(settings: Settings, *, quiet: bool, owned: bool) -> str:
+    """What people see when the server is ready; `owned` where it accepts the local owner's key."""
+    url = settings.local_url
     ready = f"Muniment {__version__} is ready at {url}"
     if quiet:
         return ready
-    lines = [
-        ready,
-        "",
-        f"  data  {settings.shown_database}",
-        f"  key   {settings.credentials} holds the owner's; commands on this machine use it",
-        "",
-        "Try, in another terminal:",
-        "",
-        f"  export MUNIMENT_URL={url}",
+    lines = [ready, "", f"  data  {settings.shown_database}"]
+    if owned:
+        lines += [
+            f"  key   {settings.credentials} holds the owner's; commands on this machine use it"
+        ]
+    elif settings.admin_key:
+        lines += ["  key   MUNIMENT_ADMIN_KEY is an administrator's, or use another of its keys"]
+    else:
+        lines += [
+            f"  key   the one in {settings.credentials} is none of this database: use one that is,",
+            "        or start with MUNIMENT_ADMIN_KEY",
+        ]
+    lines += ["", "Try, in another terminal:", "", f"  export MUNIMENT_URL={url}"]
+    bearer = f"$(cat {settings.credentials})" if owned else "$MUNIMENT_API_KEY"
+    if not owned:
+        chosen = "$MUNIMENT_ADMIN_KEY" if settings.admin_key else "…"
+        lines += [f"  export MUNIMENT_API_KEY={chosen}"]
+    lines += [
         "  muniment store create notes",
         "  muniment doc put notes /hello.md --text 'Hello'",
-        f'  curl -H "Authorization: Bearer $(cat {settings.credentials})" $MUNIMENT_URL/v1/whoami',
+        f'  curl -H "Authorization: Bearer {bearer}" $MUNIMENT_URL/v1/whoami',
         "",
     ]
-    if settings.host in WILDCARDS and not settings.allowed_hosts:
+    if settings.host in WILDCARD_HOSTS and not settings.allowed_hosts:
         lines += ["Set MUNIMENT_ALLOWED_HOSTS to the names by which other machines reach it.", ""]
     return "\n".join([*lines, "Ctrl-C stops it."])

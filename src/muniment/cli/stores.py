@@ -54,7 +54,7 @@ def create(
     if shared and owner is not None:
         raise usage_error("give --shared or --owner, not both")
     whose = "workspace" if shared else None if owner is None else read_subject(owner)
-    with invocation.client() as client:
+    with invocation.client(makes=True) as client:
         grants = []
         if whose is not None:
             # Nothing is minted for the caller of a store that is not the caller's own.
