@@ -17,7 +17,7 @@ from muniment.model.ids import (
     StoreId,
     WorkspaceId,
 )
-from muniment.model.stores import SHARED_OWNERS, StoreRecord
+from muniment.model.stores import SHARED_OWNERS, Owner, StoreRecord
 
 SUBJECT_KINDS = ("principal", "agent_definition", "session", "surface_scope", "workspace")
 
@@ -141,6 +141,48 @@ def may_administer(actor: Actor, store: StoreRecord, rights: Rights) -> bool:
     """Administrators may; so may the owning principal while it holds any assignment (R-40)."""
     owns = store.owner.kind == "principal" and store.owner.id == actor.principal
     return actor.admin or (owns and rights.any)
+
+
+def speaks_for(actor: Actor, subject: Subject) -> bool:
+    """Whether the subject is the actor itself, its key, or everybody."""
+    return subject.id in (actor.principal, actor.key, actor.workspace)
+
+
+def check_admin(actor: Actor) -> None:
+    """Denied unless the key has the admin role (R-41)."""
+    if not actor.admin:
+        raise Denied("this needs an administrator key")
+
+
+def check_delegator(actor: Actor, principal: str) -> None:
+    """Denied unless an administrator, or the principal itself and not somebody acting as it."""
+    own = principal == actor.principal and actor.delegate is None
+    if not (actor.admin or own):
+        raise Denied("only an administrator or the principal itself delegates")
+
+
+def check_maker(actor: Actor, owner: Owner, *, grants: bool) -> None:
+    """Denied where the actor may not make a store of this kind of owner, or grant on it (R-06)."""
+    if owner.kind in SHARED_OWNERS and not actor.admin:
+        raise Denied("only administrators make shared stores")
+    if grants and not actor.admin and owner != Owner("principal", actor.principal):
+        raise Denied("only an administrator or the owning principal grants access")
+
+
+def check_owner(
+    actor: Actor, owner: Owner, *, delegated: bool, session_of: PrincipalId | None
+) -> None:
+    """Denied unless the store is the actor's own, or it may act for the owner (R-43).
+
+    `delegated` tells whether the owning principal has delegated to the actor, `session_of` whose
+    Session the owning Session is, None where there is none.
+    """
+    if actor.admin or owner.id == actor.principal:
+        return
+    if owner.kind == "principal" and not delegated:
+        raise Denied("a store for another principal needs a delegation from it")
+    if owner.kind == "session" and session_of != actor.principal:
+        raise Denied("only the Session's principal makes stores for it")
 
 
 def mount_access(store: StoreRecord, rights: Rights, requested: str) -> str:

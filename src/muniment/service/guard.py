@@ -6,7 +6,7 @@ assignments as they stand in this very transaction.
 
 from muniment.model.access import Action, Actor, Rights, check
 from muniment.model.documents import Document
-from muniment.model.errors import Denied, NotFound
+from muniment.model.errors import NotFound
 from muniment.model.ids import StoreId
 from muniment.model.stores import StoreRecord
 from muniment.storage.base import Transaction
@@ -52,9 +52,3 @@ async def open_document(
         raise NotFound("no such memory store")
     record, rights, document = found
     return check(actor, record, rights, action), document
-
-
-def require_admin(actor: Actor) -> None:
-    """Denied unless the key has the admin role (R-41)."""
-    if not actor.admin:
-        raise Denied("this needs an administrator key")

@@ -1,12 +1,18 @@
 """Principals, delegations, and the bare rows of other owners (R-40, R-43, wire.md)."""
 
-from muniment.model.access import Actor, Delegation, Principal, Subject
+from muniment.model.access import (
+    Actor,
+    Delegation,
+    Principal,
+    Subject,
+    check_admin,
+    check_delegator,
+)
 from muniment.model.errors import Conflict, Denied, Malformed, NotFound
 from muniment.model.ids import DelegationId, PrincipalId, check_id
 from muniment.model.owners import OWNER_ID_KINDS, SCOPE_KINDS, OwnerRow
 from muniment.model.stores import NAME_CHARACTERS_MAX
 from muniment.model.text import check_name
-from muniment.service import guard
 from muniment.service.app import App
 from muniment.service.paging import Page, Slice, page_of
 from muniment.service.permissions import resolve_subject
@@ -21,7 +27,7 @@ async def create_principal(
     app: App, actor: Actor, name: str, kind: str, *, external_id: str | None = None
 ) -> Principal:
     """A person or a service. Administrators only; Conflict where the external id is taken."""
-    guard.require_admin(actor)
+    check_admin(actor)
     check_name(name, "name", characters_max=NAME_CHARACTERS_MAX)
     if kind not in PRINCIPAL_KINDS:
         raise Malformed(f"kind must be one of {', '.join(PRINCIPAL_KINDS)}", field="kind")
@@ -45,7 +51,7 @@ async def create_principal(
 
 async def list_principals(app: App, actor: Actor, page: Page) -> Slice[Principal]:
     """The workspace's principals in order of id. Administrators only."""
-    guard.require_admin(actor)
+    check_admin(actor)
     return await page_of(
         app,
         actor,
@@ -65,8 +71,7 @@ async def create_delegation(
     check_id("principal", principal, "principal")
     if delegate.kind not in ("principal", "api_key"):
         raise Malformed("delegate.kind must be principal or api_key", field="delegate.kind")
-    if not actor.admin and (principal != actor.principal or actor.delegate is not None):
-        raise Denied("only an administrator or the principal itself delegates")
+    check_delegator(actor, principal)
     stamp = app.stamp("delegation.created")
     identifier = DelegationId(app.new_id("delegation"))
     whom = PrincipalId(principal)
@@ -93,7 +98,7 @@ async def create_delegation(
 
 async def list_delegations(app: App, actor: Actor, page: Page) -> Slice[Delegation]:
     """The workspace's delegations in order of id. Administrators only."""
-    guard.require_admin(actor)
+    check_admin(actor)
     return await page_of(
         app,
         actor,
@@ -109,9 +114,13 @@ async def delete_delegation(app: App, actor: Actor, delegation: DelegationId) ->
 
     async def use(tx: Transaction) -> None:
         found = await tx.get_delegation(actor.workspace, delegation)
-        own = found is not None and found.principal == actor.principal
-        if found is None or not (actor.admin or (own and actor.delegate is None)):
-            raise NotFound("no such delegation")
+        absent = NotFound("no such delegation")
+        if found is None:
+            raise absent
+        try:
+            check_delegator(actor, found.principal)
+        except Denied:
+            raise absent from None
         tx.delete_delegation(actor.workspace, delegation)
         fact = stamp.fact(
             delegation=delegation,
@@ -132,7 +141,7 @@ async def create_owner(
     A Session may be made by anybody, for its own principal; the others by administrators.
     """
     if kind != "session":
-        guard.require_admin(actor)
+        check_admin(actor)
     check_name(name, "name", characters_max=NAME_CHARACTERS_MAX)
     if kind == "surface_scope" and scope_kind not in SCOPE_KINDS:
         raise Malformed(f"kind must be one of {', '.join(SCOPE_KINDS)}", field="kind")
@@ -151,7 +160,7 @@ async def create_owner(
 
 async def list_owners(app: App, actor: Actor, kind: str, page: Page) -> Slice[OwnerRow]:
     """The registered owners of a kind, in order of id. Administrators only."""
-    guard.require_admin(actor)
+    check_admin(actor)
     return await page_of(
         app,
         actor,

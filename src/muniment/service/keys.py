@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from muniment.model.access import Actor, ApiKey, Principal
+from muniment.model.access import Actor, ApiKey, Principal, check_admin
 from muniment.model.errors import Denied, DisabledTenancy, InvalidKey, Malformed, NotFound
 from muniment.model.ids import (
     DEFAULT_WORKSPACE,
@@ -19,7 +19,6 @@ from muniment.model.ids import (
 )
 from muniment.model.stores import NAME_CHARACTERS_MAX, Workspace
 from muniment.model.text import check_name
-from muniment.service import guard
 from muniment.service.app import App
 from muniment.service.paging import Page, Slice, page_of
 from muniment.service.revisions import actor_fields
@@ -143,7 +142,7 @@ async def create_key(
     Administrators only (Denied); Malformed for a bad name, role or past expiry, NotFound for an
     unknown principal. The secret is shown this once.
     """
-    guard.require_admin(actor)
+    check_admin(actor)
     check_name(name, "name", characters_max=NAME_CHARACTERS_MAX)
     if role not in ROLES:
         raise Malformed(f"role must be one of {', '.join(ROLES)}", field="role")
@@ -173,7 +172,7 @@ async def create_key(
 
 async def list_keys(app: App, actor: Actor, page: Page) -> Slice[ApiKey]:
     """The workspace's keys, revoked ones too, without secrets. Administrators only."""
-    guard.require_admin(actor)
+    check_admin(actor)
     return await page_of(
         app,
         actor,
@@ -185,7 +184,7 @@ async def list_keys(app: App, actor: Actor, page: Page) -> Slice[ApiKey]:
 
 async def revoke_key(app: App, actor: Actor, key: str) -> None:
     """Ends a key at once and for good. Administrators only; NotFound for an unknown one."""
-    guard.require_admin(actor)
+    check_admin(actor)
     stamp = app.stamp("key.revoked")
 
     async def use(tx: Transaction) -> None:

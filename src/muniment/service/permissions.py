@@ -2,7 +2,15 @@
 
 from msgspec import Struct
 
-from muniment.model.access import SUBJECT_KINDS, Action, Actor, Assignment, Subject
+from muniment.model.access import (
+    SUBJECT_KINDS,
+    Action,
+    Actor,
+    Assignment,
+    Subject,
+    check_admin,
+    speaks_for,
+)
 from muniment.model.errors import Malformed, NotFound
 from muniment.model.ids import AssignmentId, KeyId, PrincipalId, StoreId, check_id
 from muniment.model.owners import OWNER_ID_KINDS
@@ -89,13 +97,13 @@ async def list_assignments(
 
     Administrators see all; others those of a store they administer, or their own.
     """
-    own = subject == Subject("principal", actor.principal)
+    own = subject is not None and speaks_for(actor, subject)
 
     async def admit(tx: Transaction) -> None:
         if store is not None and not own:
             await guard.open_store(tx, actor, store, Action.OVERSEE)
         elif not own:
-            guard.require_admin(actor)
+            check_admin(actor)
 
     async def fetch(tx: Transaction, after: AssignmentId | None, limit: int) -> list[Assignment]:
         about = None if subject is None else await resolve_subject(tx, actor, subject)

@@ -6,8 +6,19 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from muniment.model import tree
-from muniment.model.access import Action, Actor, Assignment, Rights, Subject, mount_access
-from muniment.model.errors import Conflict, Denied, Malformed, ReadOnly
+from muniment.model.access import (
+    Action,
+    Actor,
+    Assignment,
+    Rights,
+    Subject,
+    check_admin,
+    check_maker,
+    check_owner,
+    mount_access,
+    speaks_for,
+)
+from muniment.model.errors import Conflict, Malformed, ReadOnly
 from muniment.model.ids import (
     AssignmentId,
     PoolId,
@@ -153,7 +164,7 @@ async def list_stores(
 ) -> Slice[StoreSummary]:
     """The stores the actor may see, in order of id; tombstones for administrators only."""
     if include_deleted:
-        guard.require_admin(actor)
+        check_admin(actor)
     statuses = ["active"]
     statuses += ["archived"] if include_archived else []
     statuses += ["deleting", "deleted"] if include_deleted else []
@@ -182,7 +193,7 @@ async def update_store(
     async def use(tx: Transaction) -> StoreSummary:
         record, _ = await guard.open_store(tx, actor, store, Action.ADMINISTER)
         if patch.promotion_policy is not UNSET:
-            guard.require_admin(actor)
+            check_admin(actor)
         if record.status == "archived":
             raise ReadOnly("the store is archived")
         check_version(record, expected_version)
@@ -245,8 +256,7 @@ async def explain_access(
     asked = subject or Subject("principal", actor.principal)
 
     async def use(tx: Transaction) -> Access:
-        foreign = asked.id not in (actor.principal, actor.key)
-        action = Action.OVERSEE if foreign else Action.INSPECT
+        action = Action.INSPECT if speaks_for(actor, asked) else Action.OVERSEE
         record, _ = await guard.open_store(tx, actor, store, action)
         about = await resolve_subject(tx, actor, asked)
         everybody = Subject("workspace", actor.workspace)
@@ -295,16 +305,13 @@ def _check_new(actor: Actor, new: NewStore, owner: Owner) -> None:
     )
     if owner.kind not in OWNER_KINDS:
         raise Malformed(f"owner.kind must be one of {', '.join(OWNER_KINDS)}", field="owner.kind")
-    if owner.kind in SHARED_OWNERS and not actor.admin:
-        raise Denied("only administrators make shared stores")
+    check_maker(actor, owner, grants=bool(new.grants))
     if new.default and owner.kind != "principal":
         raise Malformed("default is for stores owned by a principal", field="default")
     if len(new.grants) > GRANTS_MAX:
         raise Malformed(f"grants holds at most {GRANTS_MAX} items", field="grants")
     for grant in new.grants:
         check_grant(grant)
-    if new.grants and not actor.admin and owner != Owner("principal", actor.principal):
-        raise Denied("only an administrator or the owning principal grants access")
 
 
 def _check_patch(patch: StorePatch) -> None:
@@ -319,21 +326,23 @@ def _check_patch(patch: StorePatch) -> None:
 
 
 async def _check_owner(tx: Transaction, actor: Actor, owner: Owner) -> None:
-    """NotFound for an owner that is not there, Denied where the caller may not make it a store."""
+    """NotFound for an owner that is not there, Denied where the caller may not make it a store.
+
+    Who may not hears the same of an owner that is there and of one that is not.
+    """
     if owner.id is None:
         return
-    subject = Subject(owner.kind, owner.id)
-    if actor.admin or owner.id == actor.principal:
-        await subject_exists(tx, actor, subject, field="owner")
-    elif owner.kind == "principal":
+    delegated, session_of = False, None
+    if owner.kind == "principal":
         principal = PrincipalId(check_id("principal", owner.id, "owner.principal"))
-        if await tx.find_delegation(actor.workspace, principal, actor.principal) is None:
-            raise Denied("a store for another principal needs a delegation from it")
-    else:
+        found = await tx.find_delegation(actor.workspace, principal, actor.principal)
+        delegated = found is not None
+    elif owner.kind == "session":
         check_id("session", owner.id, "owner.session")
         session = await tx.get_owner(actor.workspace, "session", owner.id)
-        if session is None or session.principal != actor.principal:
-            raise Denied("only the Session's principal makes stores for it")
+        session_of = None if session is None else session.principal
+    check_owner(actor, owner, delegated=delegated, session_of=session_of)
+    await subject_exists(tx, actor, Subject(owner.kind, owner.id), field="owner")
 
 
 def _first_state(
