@@ -49,27 +49,33 @@ def real_text() -> dict[str, str]:
     return found
 
 
-async def main() -> int:
-    """The whole tour; the exit status."""
+def main() -> int:
+    """The whole demonstration; the exit status."""
     shutil.rmtree(HOME, ignore_errors=True)
     server = Server(HOME)
     server.start()
     try:
-        out.print(f"[bold]Muniment {muniment.__version__}[/] runs at {server.url}, data in .demo/")
-        async with client_of(server) as client:
-            store = (await client.stores.create("demo")).id
-            await write_text(client, store)
-            await edit_and_delete(client, store)
-        acknowledged = await crash(server, store)
-        server.start()
-        out.print(f"   started again at {server.url}")
-        async with client_of(server) as client:
-            lost = await count(client, store, acknowledged)
-            same = await verify_tree(client, store)
+        store, right = asyncio.run(tour(server))
         leave(server, store)
-        return 0 if lost == 0 and same else 1
+        return 0 if right else 1
     finally:
         server.kill()
+
+
+async def tour(server: Server) -> tuple[str, bool]:
+    """The store's id, and whether everything was as promised."""
+    out.print(f"[bold]Muniment {muniment.__version__}[/] runs at {server.url}, data in .demo/")
+    async with client_of(server) as client:
+        store = (await client.stores.create("demo")).id
+        await write_text(client, store)
+        await edit_and_delete(client, store)
+    acknowledged = await crash(server, store)
+    server.start()
+    out.print(f"   started again at {server.url}")
+    async with client_of(server) as client:
+        lost = await count(client, store, acknowledged)
+        same = await verify_tree(client, store)
+    return store, lost == 0 and same
 
 
 @asynccontextmanager
@@ -98,8 +104,8 @@ async def write_text(client: muniment.AsyncClient, store: str) -> None:
     took = time.perf_counter() - began
     size = sum(len(text.encode()) for text in texts.values())
     out.print(
-        f"\n[bold]1[/]  wrote {len(texts)} documents ({size / 1024:,.0f} KB) of this clone,"
-        f" {AT_ONCE} requests at a time: {len(texts) / took:,.0f}/s, each durable, each a revision"
+        f"\n[bold]1[/]  wrote {len(texts)} documents ({size / 1024:,.0f} KB) of this clone,\n"
+        f"   {AT_ONCE} requests at a time, {len(texts) / took:,.0f}/s: each durable, a revision each"
     )
 
 
@@ -113,7 +119,8 @@ async def edit_and_delete(client: muniment.AsyncClient, store: str) -> None:
     try:
         await client.documents.put(store, "/README.md", "mine", if_match=readme.sha256)
     except muniment.Conflict as conflict:
-        out.print(f"   the same precondition again loses: [yellow]{conflict.message}[/]")
+        out.print("   the same precondition again loses:")
+        out.print(f"   [yellow]{conflict.message}[/]")
         out.print(f"   what is there now: {str(conflict.current_sha256)[:8]}; nothing changed")
     try:
         await client.documents.put(store, "/README.md", "mine")
@@ -151,8 +158,8 @@ async def crash(server: Server, store: str) -> dict[str, str]:
         server.kill()
         await asyncio.gather(*writers)
     out.print(
-        f"\n[bold]3[/]  killed the server (SIGKILL) under {WRITERS} writers;"
-        f" they had logged {len(acknowledged)} acknowledgements"
+        f"\n[bold]3[/]  killed the server (SIGKILL) under {WRITERS} writers;\n"
+        f"   they had logged {len(acknowledged)} acknowledgements"
     )
     return acknowledged
 
@@ -164,8 +171,8 @@ async def count(client: muniment.AsyncClient, store: str, acknowledged: dict[str
     lost = len(acknowledged) - found
     style = "green" if lost == 0 else "red"
     out.print(
-        f"   acknowledged {len(acknowledged)}, found {found}, [bold {style}]lost {lost}[/]"
-        f" (and {len(there) - found} that were saved before they could be acknowledged)"
+        f"   acknowledged {len(acknowledged)}, found {found}, [bold {style}]lost {lost}[/]\n"
+        f"   ({len(there) - found} more were saved before they could be acknowledged)"
     )
     return lost
 
@@ -177,8 +184,8 @@ async def verify_tree(client: muniment.AsyncClient, store: str) -> bool:
     same = tree_hash(items) == page.tree_digest
     verdict = "[green]equal[/]" if same else "[bold red]DIFFERENT[/]"
     out.print(
-        f"\n[bold]4[/]  tree hash of {len(items)} documents {page.tree_digest[:16]}…,"
-        f" recomputed from their paths and hashes: {verdict}"
+        f"\n[bold]4[/]  tree hash of {len(items)} documents {page.tree_digest[:16]}…,\n"
+        f"   recomputed from their paths and hashes: {verdict}"
     )
     return same
 
@@ -246,6 +253,6 @@ def leave(server: Server, store: str) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(asyncio.run(main()))
+        sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(0)
