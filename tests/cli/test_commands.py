@@ -260,6 +260,11 @@ def test_only_what_makes_databases_makes_one(shell: Shell, tmp_path: Path) -> No
     shell.answer("whoami")
 
 
+def test_warnings_for_operators_are_not_said_to_commands(shell: Shell, postgres_dsn: str) -> None:
+    run = shell.run("whoami", "--db", postgres_dsn)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
 def test_a_url_that_is_almost_right_is_suspected(server: Server) -> None:
     shell = Shell(server.home)
     assert "URL right" in shell.refusal("whoami", "--url", f"{server.url}/x")
