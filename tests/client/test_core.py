@@ -221,3 +221,25 @@ def test_a_host_that_cannot_be_named_gives_no_answer() -> None:
     with muniment.Client(f"http://{'a' * 70}.example", "k", retries=0) as client:
         with pytest.raises(muniment.NoAnswer):
             client.whoami()
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("content", lambda c: c.documents.put("s", "/a", b"x")),
+        ("content", lambda c: c.documents.put("s", "/a", bytearray(b"x"))),
+        ("content", lambda c: c.documents.edit("s", "/a", lambda text: b"x")),
+        ("path", lambda c: c.documents.put("s", b"/a", "x")),
+        ("store", lambda c: c.documents.put(b"s", "/a", "x")),
+        ("name", lambda c: c.stores.create(b"notes")),
+        ("description", lambda c: c.stores.update("s", expected_version=1, description=b"x")),
+        ("name", lambda c: list(c.stores.list(name=b"notes"))),
+    ],
+)
+def test_bytes_are_never_stored_as_their_base64(
+    field: str, call: Callable[[muniment.Client], object]
+) -> None:
+    client, transport = scripted(FOUND, FOUND)
+    with pytest.raises(muniment.Malformed, match=f"{field} must be a str, this is byte"):
+        call(client)
+    assert all(request.method == "GET" for request in transport.requests)

@@ -65,7 +65,7 @@ class Call(Generic[T]):
     def target(self) -> str:
         """Path and query as they stand in a request. Malformed where one is no Unicode text."""
         pairs = [
-            f"{name}={_quoted(_text(value), name, safe='/')}"
+            f"{name}={_quoted(_text(value, name), name, safe='/')}"
             for name, value in self.query.items()
             if value is not None
         ]
@@ -73,7 +73,9 @@ class Call(Generic[T]):
 
     @property
     def body(self) -> bytes:
-        """The request's body. Malformed where a text in it is no Unicode text."""
+        """The request's body. Malformed where a text in it is no Unicode text, or is bytes."""
+        for name, value in self.json.items() if isinstance(self.json, Mapping) else ():
+            _refuse_bytes(value, str(name))
         try:
             return b"" if self.json is None else _ENCODER.encode(self.json)
         except UnicodeEncodeError as error:
@@ -123,11 +125,22 @@ def read_answer(call: Call[T], answer: Answer | NoAnswer) -> T:
         raise unexpected(answer.status, answer.headers, answer.body) from None
 
 
-def _text(value: str | int | bool) -> str:
+def _text(value: str | int | bool, field: str) -> str:
+    _refuse_bytes(value, field)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _refuse_bytes(value: object, field: str) -> None:
+    """Malformed for bytes: JSON would hold them in base64, and that would be stored."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise Malformed(
+            f"{field} must be a str, this is {type(value).__name__}: decode it first",
+            detail={"field": field, "rule": "type"},
+        )
+
+
 def _quoted(text: str, field: str, *, safe: str = "") -> str:
+    _refuse_bytes(text, field)
     try:
         return quote(text, safe=safe)
     except UnicodeEncodeError as error:
