@@ -78,8 +78,9 @@ def start(shell: Shell) -> str:
         line = process.stderr.readline().decode()
         assert line, said
         said += line
-    process.terminate()
+    process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
+    assert process.stderr.read().splitlines()[-1] == b"stopped"
     process.stderr.close()
     return said
 

@@ -78,6 +78,9 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
         signal.signal(number, _leave)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+    if not quiet:
+        # A terminal shows ^C where the cursor stands.
+        note("\nstopped" if sys.stderr.isatty() else "stopped")
 
 
 def configuration(http: Any) -> uvicorn.Config:
