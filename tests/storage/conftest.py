@@ -1,4 +1,5 @@
 import pytest
 
-PARTS = ("access", "contents", "events", "failures", "machine", "races", "suite")
+PARTS = ("access", "contents", "crashes", "events", "failures", "machine", "races", "suite")
 pytest.register_assert_rewrite(*(f"muniment.testing.storage_{part}" for part in PARTS))
+pytest.register_assert_rewrite("muniment.testing.invariants")

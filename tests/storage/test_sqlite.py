@@ -1,19 +1,53 @@
 import os
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any, ClassVar
 
+import apsw
 import pytest
 
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 from muniment.storage.sqlite import SqliteStorage
 from muniment.testing.builders import Builder, make_home, put_content
+from muniment.testing.faults import Faults, Mishap
+from muniment.testing.storage_crashes import CrashCases
 from muniment.testing.storage_events import erase
 from muniment.testing.storage_races import check_two_handles
 from muniment.testing.storage_suite import StorageSuite
 
+OPENING = """
+import os
+from pathlib import Path
+from muniment.storage.sealing import Sealer
+from muniment.storage.sqlite import SqliteStorage
+keys = {master_keys!r}
+sealer = Sealer(os.urandom, keys, 1) if keys else None
+storage = SqliteStorage(Path({path!r}), os.urandom, sealer)
+"""
 
-class TestSqliteStorage(StorageSuite):
+
+def refuse(connection: apsw.Connection) -> None:
+    raise apsw.IOError("disk I/O error")
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """As SQLite does by itself when the disk is full."""
+    if not connection.get_autocommit():
+        connection.execute("ROLLBACK")
+    raise apsw.FullError("database or disk is full")
+
+
+class TestSqliteStorage(StorageSuite, CrashCases):
+    mishaps = (
+        Mishap("refused", refuse),
+        Mishap("refused after it ran", refuse, after=True),
+        Mishap("rolled back", roll_back),
+        Mishap("broken for good", refuse, lasting=True),
+    )
+    stride = 4
+
     @pytest.fixture(autouse=True)
     def folder(self, tmp_path: Path) -> None:
         self.paths = (tmp_path / f"{n}.db" for n in count())
@@ -26,14 +60,24 @@ class TestSqliteStorage(StorageSuite):
         await storage.stop()
         return await self.start()
 
-    async def start(self) -> Storage:
-        storage = self.over(self.path)
+    async def start(self, faults: Faults | None = None) -> Storage:
+        storage = self.over(self.path, faults and faults.wrap)
         await storage.start()
         await storage.migrate(now=1)
         return storage
 
-    def over(self, path: Path) -> SqliteStorage:
-        return SqliteStorage(path, os.urandom)
+    async def open_faulty(self, faults: Faults) -> Storage:
+        return await self.start(faults)
+
+    def opening(self) -> str:
+        return OPENING.format(path=str(self.path), master_keys=self.master_keys)
+
+    master_keys: ClassVar[dict[int, bytes]] = {}
+    """What bodies are sealed with; none are where it is empty."""
+
+    def over(self, path: Path, wrap: Callable[[Any], Any] | None = None) -> SqliteStorage:
+        sealer = Sealer(os.urandom, self.master_keys, 1) if self.master_keys else None
+        return SqliteStorage(path, os.urandom, sealer, wrap=wrap)
 
     async def test_erased_content_is_nowhere_in_the_files_once_scrubbed(
         self, storage: Storage
@@ -54,5 +98,5 @@ class TestSqliteStorage(StorageSuite):
 
 
 class TestSealedSqliteStorage(TestSqliteStorage):
-    def over(self, path: Path) -> SqliteStorage:
-        return SqliteStorage(path, os.urandom, Sealer(os.urandom, {1: b"m" * 32}, 1))
+    master_keys: ClassVar[dict[int, bytes]] = {1: b"m" * 32}
+    stride = 16

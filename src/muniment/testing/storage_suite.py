@@ -1,10 +1,12 @@
 # ruff: noqa: D102 (a test's name is its sentence)
 """What every storage is held to. Subclass StorageSuite and say how to make an empty storage.
 
-The four parts stand in files of their own: contract cases (`storage_access`, `storage_contents`,
-`storage_events`), races (`storage_races`), a state machine against the oracle (`storage_machine`)
-and failures (`storage_failures`). Asynchronous tests run through anyio's pytest plugin in its auto
-mode; `pytest.register_assert_rewrite` these modules to see what an assert saw.
+The parts stand in files of their own: contract cases (`storage_access`, `storage_contents`,
+`storage_events`), races (`storage_races`), a state machine against the oracle (`storage_machine`),
+failures (`storage_failures`) and crashes (`storage_crashes`). A storage that runs statements on a
+database inherits from `CrashCases` too, and says how they fail there. Asynchronous tests run
+through anyio's pytest plugin in its auto mode; `pytest.register_assert_rewrite` these modules to
+see what an assert saw.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from muniment.testing.storage_contents import (
     RevisionCases,
     StoreCases,
 )
+from muniment.testing.storage_crashes import InterruptionCases
 from muniment.testing.storage_events import ErasingCases, EventCases, JobCases
 from muniment.testing.storage_failures import FailureCases
 from muniment.testing.storage_machine import run_machine
@@ -50,6 +53,7 @@ class StorageSuite(
     JobCases,
     RaceCases,
     FailureCases,
+    InterruptionCases,
 ):
     """Every case; a subclass makes the storages."""
 
