@@ -132,3 +132,31 @@ def test_it_does_not_start_where_it_cannot_serve(shell: Shell, tmp_path: Path) -
     assert "text" in shell.refusal("serve", "--port", "0", "--db", str(tmp_path / "text"))
     shell.environment["MUNIMENT_ADMIN_KEY"] = "x" * 32 + " "
     assert "MUNIMENT_ADMIN_KEY" in shell.refusal("serve", "--port", "0")
+
+
+def said_to(server: Server, data: bytes) -> tuple[bytes, dict[str, str]]:
+    """The status line and the error that the server answers these bytes with."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(data)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    error: dict[str, str] = json.loads(body)["error"]
+    return head.split(b"\r\n")[0], error
+
+
+def test_c_234_what_is_not_http_and_heads_without_end_are_refused_in_the_envelope(
+    tmp_path: Path,
+) -> None:
+    with Server(tmp_path / "home") as server:
+        status, error = said_to(server, "GET /日本 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert status == b"HTTP/1.1 400 Bad Request"
+        assert error["type"] == "validation.malformed"
+        assert error["more"] == f"{server.url}/docs/errors#validation-malformed"
+        endless = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 70_000
+        status, error = said_to(server, endless)
+        assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
+        assert error["type"] == "validation.malformed"
+        assert httpx.get(f"{server.url}/healthz").status_code == 200

@@ -62,6 +62,7 @@ SINGLE_HEADERS = (
 """Headers of which a request has at most one."""
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]{1,64})`")
 _PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)
 REQUEST_ID = b"muniment-request-id"
 _JSON = (b"content-type", b"application/json")
@@ -263,7 +264,11 @@ def _unescape(text: str) -> str:
 
 
 def _field_of(error: msgspec.ValidationError) -> str | None:
-    _, found, place = str(error).rpartition("`$.")
+    text = str(error)
+    unknown = _UNKNOWN_FIELD.search(text)
+    _, found, place = text.rpartition("`$.")
+    if unknown is not None:
+        return f"{place.rstrip('`')}.{unknown[1]}" if found else unknown[1]
     return place.rstrip("`") if found else None
 
 
@@ -454,6 +459,8 @@ async def _read_body(call: Call, receive: Receive) -> bytes:
         raise TooLarge(f"the body is over {BODY_BYTES_MAX} bytes", limit=BODY_BYTES_MAX)
     if call.route.method == "GET" and declared == b"0":
         return b""
+    if call.headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Malformed("bodies are not compressed here", field="Content-Encoding")
     body = b""
     parts: list[bytes] = []
     size = 0

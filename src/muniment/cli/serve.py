@@ -15,6 +15,7 @@ import uvicorn
 from muniment import __version__, main
 from muniment.cli.command import CommandError
 from muniment.cli.output import note
+from muniment.cli.protocol import bounded
 from muniment.settings import WILDCARD_HOSTS, Settings
 
 BACKLOG = 2048
@@ -59,7 +60,8 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
     async def run() -> None:
         request_log = main.make_request_log(settings)
         async with main.opened_app(settings) as app:
-            server = uvicorn.Server(configuration(main.make_http(settings, app, request_log)))
+            http = main.make_http(settings, app, request_log)
+            server = uvicorn.Server(configuration(http, settings.public_url))
             owned = await main.accepts_owner(settings, app)
             for number in (signal.SIGTERM, signal.SIGINT):
                 # uvicorn stops by itself and then raises the signal again, for this to ignore.
@@ -83,11 +85,11 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
         note("\nstopped" if sys.stderr.isatty() else "stopped")
 
 
-def configuration(http: Any) -> uvicorn.Config:
-    """How uvicorn serves the application."""
+def configuration(http: Any, url: str) -> uvicorn.Config:
+    """How uvicorn serves the application at `url`."""
     return uvicorn.Config(
         http,
-        http="httptools",
+        http=bounded(f"{url}/docs/errors"),
         ws="none",
         lifespan="off",
         log_config=None,

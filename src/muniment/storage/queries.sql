@@ -302,25 +302,35 @@ SELECT COUNT(*) FROM stores
 WHERE workspace_id = :workspace AND pool_id = :pool AND store_id <> :store
   AND status NOT IN ('deleting', 'deleted')
 
+-- Erasing goes by ranges of the key: a join with a limited list is planned badly on a fresh table.
+
 -- name: erase_documents
-DELETE FROM documents WHERE workspace_id = :workspace AND store_id = :store AND path IN (
-  SELECT path FROM documents WHERE workspace_id = :workspace AND store_id = :store
-  ORDER BY path LIMIT :limit) RETURNING 1
+DELETE FROM documents WHERE workspace_id = :workspace AND store_id = :store AND path <= (
+  SELECT path FROM (
+    SELECT path FROM documents WHERE workspace_id = :workspace AND store_id = :store
+    ORDER BY path LIMIT :limit) AS head
+  ORDER BY path DESC LIMIT 1) RETURNING 1
 
 -- name: erase_changes
-DELETE FROM changes WHERE workspace_id = :workspace AND store_id = :store AND change_id IN (
-  SELECT change_id FROM changes WHERE workspace_id = :workspace AND store_id = :store
-  ORDER BY change_id LIMIT :limit) RETURNING 1
+DELETE FROM changes WHERE workspace_id = :workspace AND store_id = :store AND change_id <= (
+  SELECT change_id FROM (
+    SELECT change_id FROM changes WHERE workspace_id = :workspace AND store_id = :store
+    ORDER BY change_id LIMIT :limit) AS head
+  ORDER BY change_id DESC LIMIT 1) RETURNING 1
 
 -- name: erase_revisions
-DELETE FROM revisions WHERE workspace_id = :workspace AND store_id = :store AND revision_id IN (
-  SELECT revision_id FROM revisions WHERE workspace_id = :workspace AND store_id = :store
-  ORDER BY revision_id LIMIT :limit) RETURNING 1
+DELETE FROM revisions WHERE workspace_id = :workspace AND store_id = :store AND revision_id <= (
+  SELECT revision_id FROM (
+    SELECT revision_id FROM revisions WHERE workspace_id = :workspace AND store_id = :store
+    ORDER BY revision_id LIMIT :limit) AS head
+  ORDER BY revision_id DESC LIMIT 1) RETURNING 1
 
 -- name: erase_erasures
-DELETE FROM erasures WHERE workspace_id = :workspace AND store_id = :store AND path IN (
-  SELECT path FROM erasures WHERE workspace_id = :workspace AND store_id = :store
-  ORDER BY path LIMIT :limit) RETURNING 1
+DELETE FROM erasures WHERE workspace_id = :workspace AND store_id = :store AND path <= (
+  SELECT path FROM (
+    SELECT path FROM erasures WHERE workspace_id = :workspace AND store_id = :store
+    ORDER BY path LIMIT :limit) AS head
+  ORDER BY path DESC LIMIT 1) RETURNING 1
 
 -- name: erase_refs
 DELETE FROM refs WHERE workspace_id = :workspace AND store_id = :store AND name IN (
@@ -328,38 +338,49 @@ DELETE FROM refs WHERE workspace_id = :workspace AND store_id = :store AND name 
   LIMIT :limit) RETURNING 1
 
 -- name: erase_assignments
-DELETE FROM assignments WHERE workspace_id = :workspace AND store_id = :store
-  AND assignment_id IN (
-  SELECT assignment_id FROM assignments WHERE workspace_id = :workspace AND store_id = :store
-  ORDER BY assignment_id LIMIT :limit) RETURNING 1
+DELETE FROM assignments WHERE workspace_id = :workspace AND store_id = :store AND subject_id <= (
+  SELECT subject_id FROM (
+    SELECT subject_id FROM assignments WHERE workspace_id = :workspace AND store_id = :store
+    ORDER BY subject_id LIMIT :limit) AS head
+  ORDER BY subject_id DESC LIMIT 1) RETURNING 1
 
 -- name: erase_default_stores
 DELETE FROM default_stores WHERE workspace_id = :workspace AND store_id = :store RETURNING 1
 
 -- name: erase_payloads
-DELETE FROM event_payloads WHERE workspace_id = :workspace AND stream_id = :store AND seq IN (
-  SELECT seq FROM event_payloads WHERE workspace_id = :workspace AND stream_id = :store
-  ORDER BY seq LIMIT :limit) RETURNING 1
+DELETE FROM event_payloads WHERE workspace_id = :workspace AND stream_id = :store AND seq <= (
+  SELECT seq FROM (
+    SELECT seq FROM event_payloads WHERE workspace_id = :workspace AND stream_id = :store
+    ORDER BY seq LIMIT :limit) AS head
+  ORDER BY seq DESC LIMIT 1) RETURNING 1
 
 -- name: erase_events
-DELETE FROM events WHERE workspace_id = :workspace AND stream_id = :store AND seq IN (
-  SELECT seq FROM events WHERE workspace_id = :workspace AND stream_id = :store
-  ORDER BY seq LIMIT :limit) RETURNING 1
+DELETE FROM events WHERE workspace_id = :workspace AND stream_id = :store AND seq <= (
+  SELECT seq FROM (
+    SELECT seq FROM events WHERE workspace_id = :workspace AND stream_id = :store
+    ORDER BY seq LIMIT :limit) AS head
+  ORDER BY seq DESC LIMIT 1) RETURNING 1
 
 -- name: erase_stream
 DELETE FROM streams WHERE workspace_id = :workspace AND stream_id = :store RETURNING 1
 
 -- name: erase_blob_keys
-DELETE FROM blob_keys WHERE workspace_id = :workspace AND pool_id = :pool AND blob_id IN (
-  SELECT blob_id FROM blob_keys WHERE workspace_id = :workspace AND pool_id = :pool
-  ORDER BY blob_id LIMIT :limit) RETURNING 1
+DELETE FROM blob_keys WHERE workspace_id = :workspace AND pool_id = :pool AND blob_id <= (
+  SELECT blob_id FROM (
+    SELECT blob_id FROM blob_keys WHERE workspace_id = :workspace AND pool_id = :pool
+    ORDER BY blob_id LIMIT :limit) AS head
+  ORDER BY blob_id DESC LIMIT 1) RETURNING 1
 
 -- name: erase_blobs
-DELETE FROM blobs WHERE workspace_id = :workspace AND pool_id = :pool AND blob_id IN (
-  SELECT blob_id FROM blobs WHERE workspace_id = :workspace AND pool_id = :pool
-  ORDER BY blob_id LIMIT :limit) RETURNING 1
+DELETE FROM blobs WHERE workspace_id = :workspace AND pool_id = :pool AND blob_id <= (
+  SELECT blob_id FROM (
+    SELECT blob_id FROM blobs WHERE workspace_id = :workspace AND pool_id = :pool
+    ORDER BY blob_id LIMIT :limit) AS head
+  ORDER BY blob_id DESC LIMIT 1) RETURNING 1
 
 -- name: erase_nodes
-DELETE FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool AND node_id IN (
-  SELECT node_id FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool
-  ORDER BY node_id LIMIT :limit) RETURNING 1
+DELETE FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool AND node_id <= (
+  SELECT node_id FROM (
+    SELECT node_id FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool
+    ORDER BY node_id LIMIT :limit) AS head
+  ORDER BY node_id DESC LIMIT 1) RETURNING 1
