@@ -221,6 +221,8 @@ class PostgresStorage:
                 max_cacheable_statement_size=0,
                 reset=_leave,
             )
+        except asyncpg.PostgresError as error:
+            raise Unavailable(f"PostgreSQL refused the connection: {error}") from error
         except (*_UNREACHABLE, asyncpg.InterfaceError) as error:
             raise Unavailable(f"PostgreSQL does not answer: {error}") from error
 

@@ -132,11 +132,11 @@ class SqlTransaction:
     def _open(self, workspace: WorkspaceId, pool: PoolId, blob: bytes, row: Row) -> bytes | None:
         """The content of a (body, sealed, wrapping, data_key) row; None without its key."""
         body, sealed, wrapping, data_key = row
-        if sealed:
-            if self._sealer is None:
-                raise Unavailable("this body is sealed: set MUNIMENT_MASTER_KEY again")
-            if data_key is None:
-                return None
+        if sealed and self._sealer is None:
+            raise Unavailable("this body is sealed: set MUNIMENT_MASTER_KEY again")
+        if body is None or (sealed and data_key is None):
+            return None
+        if sealed and self._sealer is not None:
             context = to_bytes(workspace) + to_bytes(pool) + blob
             body = self._sealer.open(Sealed(body, wrapping, data_key), context)
         if hashlib.sha256(body).digest() != blob:
