@@ -56,6 +56,8 @@ LIMITS: Mapping[str, str] = {
     "PAGE_ITEMS_MAX": "items of a page",
     "PAGE_ITEMS_DEFAULT": "items of a page where no `limit` is sent",
     "CURSOR_CHARACTERS_MAX": "a `page` cursor",
+    "HEAD_BYTES_MAX": "a request's line and headers",
+    "HEAD_SECONDS_MAX": "the time in which they have to arrive",
     "BODY_BYTES_MAX": "a request's body",
     "BODY_SECONDS_MAX": "the time in which a body has to arrive",
     "QUERY_FIELDS_MAX": "query parameters of a request",
@@ -76,7 +78,7 @@ INTERNAL_LIMITS = {
 }
 """Bounds within the program, which no caller can meet or which another one stands for."""
 
-LIMITED = ("model", "service", "api", "settings.py")
+LIMITED = ("model", "service", "api", "settings.py", "cli/protocol.py")
 """Where limits are looked for, below src/muniment."""
 
 UNITS = {"BYTES": "bytes", "CHARACTERS": "characters", "SECONDS": "seconds"}
@@ -263,7 +265,7 @@ class Limit(NamedTuple):
     """A bound in the source: where it is, what it is, and what it bounds."""
 
     place: str
-    value: int
+    value: float
     meaning: str
 
 
@@ -272,7 +274,7 @@ def limits() -> str:
     rows = []
     for name, limit in sorted(known_limits().items(), key=lambda item: place_on_page(item[0])):
         unit = next((UNITS[word] for word in name.split("_") if word in UNITS), "")
-        rows.append((limit.meaning, f"{limit.value:,} {unit}".strip(), f"`{limit.place}.{name}`"))
+        rows.append((limit.meaning, f"{int(limit.value):,} {unit}".strip(), f"`{limit.place}.{name}`"))
     return table(("what", "limit", "constant"), rows)
 
 
