@@ -274,7 +274,8 @@ def limits() -> str:
     rows = []
     for name, limit in sorted(known_limits().items(), key=lambda item: place_on_page(item[0])):
         unit = next((UNITS[word] for word in name.split("_") if word in UNITS), "")
-        rows.append((limit.meaning, f"{int(limit.value):,} {unit}".strip(), f"`{limit.place}.{name}`"))
+        value = f"{int(limit.value):,} {unit}".strip()
+        rows.append((limit.meaning, value, f"`{limit.place}.{name}`"))
     return table(("what", "limit", "constant"), rows)
 
 
