@@ -105,7 +105,7 @@ async def write_text(client: muniment.AsyncClient, store: str) -> None:
     size = sum(len(text.encode()) for text in texts.values())
     out.print(
         f"\n[bold]1[/]  wrote {len(texts)} documents ({size / 1024:,.0f} KB) of this clone,\n"
-        f"   {AT_ONCE} requests at a time, {len(texts) / took:,.0f}/s: each durable, a revision each"
+        f"   {AT_ONCE} requests at a time, {len(texts) / took:,.0f}/s: each a durable revision"
     )
 
 
