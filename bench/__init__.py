@@ -1,1 +1,1 @@
-"""The benchmarks of design/product.md: each figure beside its raw counterpart, in one run."""
+"""The benchmarks: each figure beside its raw counterpart, in one run."""

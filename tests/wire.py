@@ -224,7 +224,7 @@ def pack(value: Any) -> bytes:
 
 
 def tree_hash(documents: Mapping[str, bytes]) -> str:
-    """The tree of these documents by the rules of docs on the tree format, from scratch (C-029)."""
+    """The tree of these documents by the rules of docs/tree.md, from scratch (C-029)."""
     rows = [
         [path, hashlib.sha256(body).digest(), len(body)]
         for path, body in sorted(documents.items(), key=lambda item: item[0].encode())

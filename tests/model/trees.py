@@ -35,7 +35,7 @@ def entry(path: str, content: str) -> Entry:
 
 
 def gen(count: int) -> dict[str, Entry]:
-    """The documents `gen(n)` of design/tree.md."""
+    """The documents `gen(n)` of docs/tree.md."""
     paths = [f"/notes/{i % 37:02}/topic-{i:05}.md" for i in range(count)]
     return {path: entry(path, f"note {i}\n") for i, path in enumerate(paths)}
 

@@ -57,7 +57,7 @@ class TestPostgresStorage(StorageSuite, CrashCases):
         Mishap("refused", refuse),
         Mishap("refused after it ran", refuse, after=True),
         Mishap("lost", lose),
-        Mishap("lost after it ran", lose, after=True, commits=True),
+        Mishap("lost after it ran", lose, after=True, unsure=True),
         Mishap("lost for good", lose, lasting=True),
     )
     stride = 20

@@ -62,7 +62,7 @@ async def diff(base: TreeHash, head: TreeHash, load: LoadNode) -> list[DiffEntry
 def diff_hash(base_revision: bytes, head_revision: bytes, entries: Iterable[DiffEntry]) -> bytes:
     """The 32 bytes that name a diff: its revisions' 16 id bytes, and each path with both blobs.
 
-    The record is design/tree.md's; the order of `entries` does not matter.
+    The record is docs/tree.md's; the order of `entries` does not matter.
     """
     ordered = sorted(entries, key=attrgetter("path"))
     rows = [(entry.path, entry.base, entry.head) for entry in ordered]

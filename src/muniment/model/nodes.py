@@ -1,6 +1,6 @@
 """The nodes of a tree: their bytes, where they end, how they are read and how rows become them.
 
-The format is design/tree.md's (C-029); `model/tree.py` says what may be done with a tree.
+The format is docs/tree.md's (C-029); `model/tree.py` says what may be done with a tree.
 
 Paths are compared as `str`: code-point order is the order of their UTF-8 bytes, for every text
 without lone surrogates, and no path has those (`paths.check_path`). A row is a tuple that begins

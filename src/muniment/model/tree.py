@@ -1,4 +1,4 @@
-"""The tree: an ordered Merkle map from path to (blob, size); the format is design/tree.md's.
+"""The tree: an ordered Merkle map from path to (blob, size); the format is docs/tree.md's.
 
 Where a node ends depends on the paths alone, so equal documents give equal bytes and one hash,
 whatever the order of edits and whichever storage keeps them (C-029). Everything here is a

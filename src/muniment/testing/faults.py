@@ -10,6 +10,10 @@ from msgspec import Struct
 from muniment.storage.base import Transaction, Use
 
 
+ENDS = ("BEGIN", "COMMIT")
+"""How the statements begin that begin and end a transaction."""
+
+
 class Refused(Exception):
     """What an interrupted use raises."""
 
@@ -61,15 +65,15 @@ class Mishap(Struct, frozen=True):
     """A way for a statement to fail: `strike` is called with the connection and raises.
 
     It may return something to await that raises. With `after` the statement runs first; with
-    `commits` a COMMIT, too, may run and then fail, so that nobody knows what became of it; with
-    `lasting` each later statement fails as well. A ROLLBACK never fails: an end of the connection
-    is one.
+    `unsure` also a BEGIN or a COMMIT may run and then fail, as where the connection breaks, so that
+    nobody knows what became of it; with `lasting` each later statement fails as well. A ROLLBACK
+    never fails: an end of the connection is one.
     """
 
     name: str
     strike: Callable[[Any], Any]
     after: bool = False
-    commits: bool = False
+    unsure: bool = False
     lasting: bool = False
 
 
@@ -120,7 +124,7 @@ class Faults:
             return None
         self.count += 1
         mishap = self._mishap
-        if mishap is None or (text == "COMMIT" and mishap.after and not mishap.commits):
+        if mishap is None or (mishap.after and not mishap.unsure and text.startswith(ENDS)):
             return None
         if self.count == self._at or (self.struck and mishap.lasting):
             self.struck = self.struck or text

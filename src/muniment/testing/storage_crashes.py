@@ -221,8 +221,6 @@ PLANS: dict[str, tuple[tuple[str, ...], bool]] = {
 `/b` is removed; elsewhere a new content is put.
 """
 
-EACH_PLAN = pytest.mark.parametrize("plan", PLANS)
-
 
 async def set_scene(storage: Storage, build: Builder, plan: str) -> Scene:
     """A scene in a workspace of its own."""
@@ -401,14 +399,14 @@ class CrashCases:
         """Python that makes `storage`, not started, over the same database in another process."""
         raise NotImplementedError
 
-    @EACH_PLAN
+    @pytest.mark.parametrize("plan", ["put", "erase", "four", "three and an erasing"])
     async def test_a_failed_statement_leaves_all_or_nothing(
         self, storage: Storage, plan: str
     ) -> None:
         await self.fail_statements(storage, plan, self.stride)
 
     @pytest.mark.slow
-    @EACH_PLAN
+    @pytest.mark.parametrize("plan", PLANS)
     async def test_every_failed_statement_leaves_all_or_nothing(
         self, storage: Storage, plan: str
     ) -> None:
@@ -469,7 +467,7 @@ class CrashCases:
 
     @pytest.mark.slow
     async def test_many_killed_processes_lose_nothing_acknowledged(self, storage: Storage) -> None:
-        await self.kill_writers(storage, first=50, rounds=5)
+        await self.kill_writers(storage, first=50, rounds=3)
 
     async def kill_writers(self, storage: Storage, *, first: int, rounds: int) -> None:
         """Several processes write to one database; each is killed at a moment of its own."""
@@ -512,7 +510,7 @@ def check_outcome(
     failed = [isinstance(answer, BaseException) for answer in answers]
     if mishap is None or not faults.struck:
         assert not any(failed), answers
-    elif not (mishap.commits and faults.struck == "COMMIT"):
+    elif not (mishap.unsure and faults.struck == "COMMIT"):
         assert failed == [not there for there in landed], f"refused and landed: {answers}"
 
 
