@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from muniment.storage.base import Transaction, Use
 
-
 ENDS = ("BEGIN", "COMMIT")
 """How the statements begin that begin and end a transaction."""
 

@@ -297,7 +297,7 @@ class InterruptionCases:
         """Provided by StorageSuite."""
         raise NotImplementedError
 
-    @pytest.mark.parametrize("plan", ["put", "four", "three and an erasing"])
+    @pytest.mark.parametrize("plan", ["four", "three and an erasing"])
     @pytest.mark.parametrize("after", [False, True], ids=["before a call", "after a call"])
     async def test_a_use_cut_off_anywhere_leaves_nothing_and_its_group_lands(
         self, storage: Storage, plan: str, after: bool
