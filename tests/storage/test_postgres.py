@@ -56,6 +56,7 @@ class TestPostgresStorage(StorageSuite, CrashCases):
     mishaps = (
         Mishap("refused", refuse),
         Mishap("refused after it ran", refuse, after=True),
+        Mishap("refused twice", refuse, again=20),
         Mishap("lost", lose),
         Mishap("lost after it ran", lose, after=True, unsure=True),
         Mishap("lost for good", lose, lasting=True),

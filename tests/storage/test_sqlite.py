@@ -44,6 +44,7 @@ class TestSqliteStorage(StorageSuite, CrashCases):
         Mishap("refused", refuse),
         Mishap("refused after it ran", refuse, after=True),
         Mishap("rolled back", roll_back),
+        Mishap("refused twice", refuse, again=20),
         Mishap("broken for good", refuse, lasting=True),
     )
     stride = 4

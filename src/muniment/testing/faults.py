@@ -65,8 +65,9 @@ class Mishap(Struct, frozen=True):
 
     It may return something to await that raises. With `after` the statement runs first; with
     `unsure` also a BEGIN or a COMMIT may run and then fail, as where the connection breaks, so that
-    nobody knows what became of it; with `lasting` each later statement fails as well. A ROLLBACK
-    never fails: an end of the connection is one.
+    nobody knows what became of it. With `lasting` each later statement fails as well; with `again`
+    the one so many statements later, when a group may run member by member. A ROLLBACK never
+    fails: an end of the connection is one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Mishap(Struct, frozen=True):
     after: bool = False
     unsure: bool = False
     lasting: bool = False
+    again: int = 0
 
 
 class Faults:
@@ -125,7 +127,7 @@ class Faults:
         mishap = self._mishap
         if mishap is None or (mishap.after and not mishap.unsure and text.startswith(ENDS)):
             return None
-        if self.count == self._at or (self.struck and mishap.lasting):
+        if self.count in (self._at, self._at + mishap.again) or (self.struck and mishap.lasting):
             self.struck = self.struck or text
             return mishap
         return None
