@@ -61,7 +61,7 @@ class TestPostgresStorage(StorageSuite, CrashCases):
         Mishap("lost after it ran", lose, after=True, unsure=True),
         Mishap("lost for good", lose, lasting=True),
     )
-    stride = 20
+    stride = 30
 
     @pytest.fixture(autouse=True)
     def server(self, postgres_server: PostgresServer, fresh_database: FreshDatabase) -> None:

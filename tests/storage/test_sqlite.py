@@ -47,7 +47,7 @@ class TestSqliteStorage(StorageSuite, CrashCases):
         Mishap("refused twice", refuse, again=20),
         Mishap("broken for good", refuse, lasting=True),
     )
-    stride = 4
+    stride = 8
 
     @pytest.fixture(autouse=True)
     def folder(self, tmp_path: Path) -> None:
@@ -100,4 +100,4 @@ class TestSqliteStorage(StorageSuite, CrashCases):
 
 class TestSealedSqliteStorage(TestSqliteStorage):
     master_keys: ClassVar[dict[int, bytes]] = {1: b"m" * 32}
-    stride = 16
+    stride = 24
