@@ -367,7 +367,7 @@ class Storage(Protocol):
         """Opens the database. Unavailable if it cannot be reached."""
 
     async def stop(self) -> None:
-        """Finishes what was accepted and closes."""
+        """Finishes what was accepted and closes; what is asked afterwards is refused."""
 
     async def migrate(self, now: int) -> int:
         """Brings the schema to this program's version; that version. Unavailable on a newer one."""

@@ -384,6 +384,9 @@ class SqliteStorage:
         of one that fails half-way has its refusal, and has changed nothing either.
         """
         connection = self._write_connection
+        if not connection.get_autocommit():
+            # A BEGIN or a ROLLBACK that failed after it ran has left this behind.
+            connection.execute("ROLLBACK")
         connection.execute("BEGIN IMMEDIATE")
         try:
             tx = SqlTransaction(self._write_executor, self._nodes, self._sealer)
