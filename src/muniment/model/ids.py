@@ -58,11 +58,6 @@ def to_bytes(identifier: str) -> bytes:
     return bytes.fromhex(identifier[-32:])
 
 
-def from_bytes(kind: str, raw: bytes) -> str:
-    """The id of `kind` (a key of PREFIXES) with these 16 bytes."""
-    return f"{PREFIXES[kind]}_{raw.hex()}"
-
-
 def is_id(kind: str, text: str) -> bool:
     """Whether `text` is a well-formed id of `kind`."""
     prefix = PREFIXES[kind] + "_"

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from muniment.model.events import Fact, encode_payload
 from muniment.model.ids import ChangeId, DocumentId, EventId, RevisionId
+from muniment.model.stores import DOCUMENTS_MAX
 from muniment.service.paging import CursorSeal
 from muniment.storage.base import Storage
 
@@ -19,7 +20,7 @@ class Policy:
 
     versioned_surface: bool = True
     operator_key_hash: bytes | None = None
-    documents_max: int = 1_000_000
+    documents_max: int = DOCUMENTS_MAX
 
 
 @dataclass(frozen=True, slots=True)
