@@ -27,6 +27,22 @@ def test_a_signal_stops_it_gracefully(tmp_path: Path, number: signal.Signals) ->
         assert server.log.count("\n") == 1
 
 
+def test_a_signal_that_comes_with_the_greeting_stops_it(tmp_path: Path) -> None:
+    # Between the last line and the server's own handlers nothing may be lost.
+    script = (
+        "import os, signal, sys\n"
+        "from muniment.cli import serve\n"
+        "def note(text):\n"
+        "    print(text, file=sys.stderr, flush=True)\n"
+        "    if 'Ctrl-C' in text: os.kill(os.getpid(), signal.SIGINT)\n"
+        "serve.note = note\n"
+        "from muniment.settings import load\n"
+        f"serve.serve(load({{}}, home={str(tmp_path)!r}, port=0), quiet=False)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert done.returncode == 0 and done.stderr.endswith(b"stopped\n")
+
+
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     with Server(tmp_path / "home") as server:
         with muniment.Client(server.url, server.key) as client:

@@ -63,9 +63,14 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
             http = main.make_http(settings, app, request_log)
             server = uvicorn.Server(configuration(http, settings.public_url))
             owned = await main.accepts_owner(settings, app)
+
+            def stop(number: int, frame: FrameType | None) -> None:
+                server.should_exit = True
+
             for number in (signal.SIGTERM, signal.SIGINT):
-                # uvicorn stops by itself and then raises the signal again, for this to ignore.
-                signal.signal(number, _ignore)
+                # uvicorn puts its own handlers over these while it runs, and raises the signal
+                # again when it has stopped; before it runs, this is how it is told.
+                signal.signal(number, stop)
             # What a start leaves behind stays for good: the collector need not look at it again.
             gc.collect()
             gc.freeze()
@@ -114,10 +119,6 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass
 
 
 def greeting(settings: Settings, *, quiet: bool, owned: bool) -> str:
