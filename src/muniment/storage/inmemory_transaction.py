@@ -5,7 +5,7 @@ are checked when a use ends, so the order of its statements is free.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -13,10 +13,7 @@ import msgspec
 
 from muniment.model.access import (
     SUBJECT_KINDS,
-    ApiKey,
     Assignment,
-    Delegation,
-    Principal,
     Rights,
     Subject,
 )
@@ -24,9 +21,7 @@ from muniment.model.documents import Document, DocumentItem
 from muniment.model.events import TYPES, Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
-    DelegationId,
     JobId,
-    KeyId,
     PoolId,
     PrincipalId,
     StoreId,
@@ -34,7 +29,6 @@ from muniment.model.ids import (
     to_bytes,
 )
 from muniment.model.jobs import Job
-from muniment.model.owners import OWNER_ID_KINDS, SCOPE_KINDS, OwnerRow
 from muniment.model.revisions import CANONICAL, Change, Revision
 from muniment.model.stores import (
     OWNER_KINDS,
@@ -43,9 +37,10 @@ from muniment.model.stores import (
     Ref,
     StoreRecord,
     StoreSummary,
-    Workspace,
 )
-from muniment.storage.base import LIST_MAX, Lost
+from muniment.storage.base import LIST_MAX
+from muniment.storage.inmemory_identities import InMemoryIdentities
+from muniment.storage.inmemory_running import page
 from muniment.storage.inmemory_tables import ContractBroken, Tables, require, require_id
 
 T = TypeVar("T")
@@ -53,26 +48,8 @@ T = TypeVar("T")
 STATUSES = ("active", "archived", "deleting", "deleted")
 
 
-class InMemoryTransaction:
-    """One use's transaction; `open` until the storage ends it."""
-
-    def __init__(self, tables: Tables, *, writable: bool, single: bool = False) -> None:
-        self.open = True
-        self._tables = tables
-        self._writable = writable
-        self._single = single
-        self._used = False
-        self._locked: set[str] = set()
-        self._appended = False
-        self._lost = False
-        self._checks: list[tuple[Callable[[], bool], str]] = []
-
-    def check(self) -> None:
-        """ContractBroken where a reference leads nowhere, Lost where a ref was another one."""
-        if self._lost:
-            raise Lost
-        for holds, message in self._checks:
-            require(holds(), message)
+class InMemoryTransaction(InMemoryIdentities):
+    """One use's transaction, with the port's nouns that no other `inmemory_` file has."""
 
     # Objects
 
@@ -97,130 +74,6 @@ class InMemoryTransaction:
             raise ContractBroken(f"no tree of {pool} has a node {node.hex()}")
         require(hashlib.sha256(body).digest() == node, "a node was changed")
         return body
-
-    # Workspaces
-
-    def put_workspace(self, workspace: Workspace) -> None:
-        t = self._writing(workspace.id)
-        require_id("workspace", workspace.id)
-        if not t.workspaces.has((), workspace.id):
-            t.workspaces.add((), workspace.id, workspace)
-
-    async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
-        return self._reading().workspaces.get((), workspace)
-
-    async def list_workspaces(self) -> list[WorkspaceId]:
-        return [row.id for row in self._reading().workspaces.values(())]
-
-    # Identities
-
-    def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
-        t = self._writing(workspace)
-        require_id("principal", principal.id)
-        if t.principals.has((workspace,), principal.id):
-            return
-        t.principals.add((workspace,), principal.id, principal)
-        if principal.external_id is not None:
-            t.external_ids.add((workspace,), principal.external_id, principal.id)
-
-    async def get_principal(
-        self, workspace: WorkspaceId, principal: PrincipalId
-    ) -> Principal | None:
-        return self._reading().principals.get((workspace,), principal)
-
-    async def find_principal(self, workspace: WorkspaceId, external_id: str) -> Principal | None:
-        t = self._reading()
-        found = t.external_ids.get((workspace,), external_id)
-        return None if found is None else t.principals.get((workspace,), found)
-
-    async def list_principals(
-        self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
-    ) -> list[Principal]:
-        return page(self._reading().principals.values((workspace,), after), limit)
-
-    def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
-        t = self._writing(workspace)
-        require_id("key", key.id)
-        require(len(secret_hash) == 32, "a secret's hash has 32 bytes")
-        self._expect_principal(workspace, key.principal)
-        t.keys.add((workspace,), key.id, key)
-        t.secrets.add((workspace,), bytes(secret_hash), key.id)
-
-    async def get_key(self, workspace: WorkspaceId, key: KeyId) -> ApiKey | None:
-        return self._reading().keys.get((workspace,), key)
-
-    async def find_key(
-        self, workspace: WorkspaceId, secret_hash: bytes
-    ) -> tuple[Workspace, ApiKey] | None:
-        t = self._reading()
-        found = t.secrets.get((workspace,), secret_hash)
-        key = None if found is None else t.keys.get((workspace,), found)
-        owner = t.workspaces.get((), workspace)
-        return None if key is None or owner is None else (owner, key)
-
-    async def list_keys(
-        self, workspace: WorkspaceId, after: KeyId | None, limit: int
-    ) -> list[ApiKey]:
-        return page(self._reading().keys.values((workspace,), after), limit)
-
-    def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
-        t = self._writing(workspace)
-        row = t.keys.get((workspace,), key)
-        if row is None:
-            raise ContractBroken(f"{key} is absent")
-        if row.revoked_at is None:
-            t.keys.put((workspace,), key, msgspec.structs.replace(row, revoked_at=at))
-
-    def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
-        t = self._writing(workspace)
-        require_id("delegation", delegation.id)
-        self._expect_principal(workspace, delegation.principal)
-        self._expect_principal(workspace, delegation.delegate)
-        t.delegations.add((workspace,), delegation.id, delegation)
-        t.delegates.add((workspace, delegation.principal), delegation.delegate, delegation.id)
-
-    async def get_delegation(
-        self, workspace: WorkspaceId, delegation: DelegationId
-    ) -> Delegation | None:
-        return self._reading().delegations.get((workspace,), delegation)
-
-    async def find_delegation(
-        self, workspace: WorkspaceId, principal: PrincipalId, delegate: PrincipalId
-    ) -> Delegation | None:
-        t = self._reading()
-        found = t.delegates.get((workspace, principal), delegate)
-        return None if found is None else t.delegations.get((workspace,), found)
-
-    async def list_delegations(
-        self, workspace: WorkspaceId, after: DelegationId | None, limit: int
-    ) -> list[Delegation]:
-        return page(self._reading().delegations.values((workspace,), after), limit)
-
-    def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
-        t = self._writing(workspace)
-        row = t.delegations.get((workspace,), delegation)
-        if row is not None:
-            t.delegations.discard((workspace,), delegation)
-            t.delegates.discard((workspace, row.principal), row.delegate)
-
-    def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
-        t = self._writing(workspace)
-        require(owner.kind in OWNER_ID_KINDS, f"{owner.kind} has no rows")
-        require_id(OWNER_ID_KINDS[owner.kind], owner.id)
-        scopes = SCOPE_KINDS if owner.kind == "surface_scope" else (None,)
-        require(owner.scope_kind in scopes, f"{owner.id}: scope kind {owner.scope_kind}")
-        self._expect_principal(workspace, owner.principal)
-        t.owners.add((workspace, owner.kind), owner.id, owner)
-
-    async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
-        require(kind in OWNER_ID_KINDS, f"{kind} has no rows")
-        return self._reading().owners.get((workspace, kind), owner)
-
-    async def list_owners(
-        self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
-    ) -> list[OwnerRow]:
-        require(kind in OWNER_ID_KINDS, f"{kind} has no rows")
-        return page(self._reading().owners.values((workspace, kind), after), limit)
 
     # Assignments
 
@@ -533,55 +386,9 @@ class InMemoryTransaction:
     def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
         self._writing(workspace).jobs.discard((workspace,), job)
 
-    # What the methods above share
-
-    def _reading(self) -> Tables:
-        require(self.open, "the transaction has ended")
-        require(not (self._single and self._used), "a single read calls one method once")
-        self._used = True
-        return self._tables
-
-    def _writing(self, workspace: str) -> Tables:
-        t = self._reading()
-        require(self._writable, "a read does not write")
-        self._expect(lambda: t.workspaces.has((), workspace), f"{workspace} is absent")
-        return t
-
-    def _rights(self, workspace: str, store: str, subjects: Sequence[str]) -> Rights:
-        t = self._tables
-        found = [
-            row for subject in subjects for row in t.rights.values((workspace, store, subject))
-        ]
-        return Rights(any(row.read for row in found), any(row.write for row in found))
-
-    def _expect(self, holds: Callable[[], bool], message: str) -> None:
-        self._checks.append((holds, message))
-
-    def _expect_principal(self, workspace: str, principal: str) -> None:
-        t = self._tables
-        self._expect(lambda: t.principals.has((workspace,), principal), f"{principal} is absent")
-
-    def _expect_store(self, workspace: str, store: str) -> None:
-        t = self._tables
-        self._expect(lambda: t.stores.has((workspace,), store), f"{store} is absent")
-
-    def _expect_ref(self, workspace: str, store: str, ref: Ref) -> None:
-        t = self._tables
-        self._expect_store(workspace, store)
-        self._expect(
-            lambda: t.ref_fits(workspace, store, ref),
-            f"{ref.name}: its revision is absent or says otherwise",
-        )
-
 
 def blob_content(t: Tables, workspace: str, pool: str, blob: bytes) -> bytes | None:
     """The blob's bytes, checked, or None."""
     content = t.blobs.get((workspace, pool), blob)
     require(content is None or hashlib.sha256(content).digest() == blob, "a blob was changed")
     return content
-
-
-def page(rows: Iterable[T], limit: int) -> list[T]:
-    """The first `limit` rows; ContractBroken for a limit that no list method takes."""
-    require(1 <= limit <= LIST_MAX, f"a list of {limit}")
-    return list(islice(rows, limit))

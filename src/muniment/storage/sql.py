@@ -11,15 +11,13 @@ from typing import Any
 
 from msgspec import structs
 
-from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
+from muniment.model.access import Assignment, Rights, Subject
 from muniment.model.documents import Document, DocumentItem
 from muniment.model.errors import Unavailable
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
-    DelegationId,
     JobId,
-    KeyId,
     PoolId,
     PrincipalId,
     StoreId,
@@ -27,16 +25,16 @@ from muniment.model.ids import (
     to_bytes,
 )
 from muniment.model.jobs import Job
-from muniment.model.owners import OwnerRow
 from muniment.model.paths import prefix_end
 from muniment.model.revisions import Change, Revision
-from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
+from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary
 from muniment.storage import rows
 from muniment.storage.base import Lost
 from muniment.storage.cache import NodeCache
 from muniment.storage.executor import Executor
 from muniment.storage.rows import STORE_WIDTH, Row
 from muniment.storage.sealing import Sealed, Sealer
+from muniment.storage.sql_identities import SqlIdentities
 
 _PATH_END = b"\xff"
 """Above every path: UTF-8 never holds this byte."""
@@ -56,11 +54,11 @@ _STORE_ERASURES = (
 _POOL_ERASURES = ("erase_blob_keys", "erase_blobs", "erase_nodes")
 
 
-class SqlTransaction:
-    """`storage.base.Transaction` over an executor."""
+class SqlTransaction(SqlIdentities):
+    """`storage.base.Transaction` over an executor; its other nouns stand in the `sql_` files."""
 
     def __init__(self, executor: Executor, nodes: NodeCache, sealer: Sealer | None) -> None:
-        self._executor = executor
+        super().__init__(executor)
         self._nodes = nodes
         self._sealer = sealer
         self._opening = "open_plain_document" if sealer is None else "open_sealed_document"
@@ -69,27 +67,6 @@ class SqlTransaction:
         self._locked: set[str] = set()
         self._views: dict[tuple[str, ...], tuple[StoreRecord, Rights]] = {}
         self._documents: dict[str, Document | None] = {}
-        self.writes = 0
-
-    # How statements are run
-
-    async def _rows(self, name: str, workspace: WorkspaceId, /, **values: Any) -> list[Row]:
-        values["workspace"] = to_bytes(workspace)
-        return await self._executor.rows(name, values)
-
-    async def _row(self, name: str, workspace: WorkspaceId, /, **values: Any) -> Row | None:
-        values["workspace"] = to_bytes(workspace)
-        found = await self._executor.rows(name, values)
-        return found[0] if found else None
-
-    def _run(self, name: str, workspace: WorkspaceId, /, **values: Any) -> None:
-        self.writes += 1
-        values["workspace"] = to_bytes(workspace)
-        self._executor.run(name, values)
-
-    def _insert(self, table: str, workspace: WorkspaceId, *values: Any) -> None:
-        self.writes += 1
-        self._executor.insert(table, (to_bytes(workspace), *values))
 
     def finish(self) -> None:
         """Writes the moved refs and stream heads; call before the commit.
@@ -158,117 +135,6 @@ class SqlTransaction:
                 raise ValueError(f"tree node {node.hex()} is damaged")
             self._nodes.put(pool, node, body)
         return body
-
-    # Workspaces, identities
-
-    def put_workspace(self, workspace: Workspace) -> None:
-        self._insert("workspaces", workspace.id, *rows.workspace_values(workspace))
-
-    async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
-        row = await self._row("get_workspace", workspace)
-        return None if row is None else rows.workspace(row)
-
-    async def list_workspaces(self) -> list[WorkspaceId]:
-        found = await self._executor.rows("list_workspaces", {})
-        return [WorkspaceId("wsp_" + row[0].hex()) for row in found]
-
-    def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
-        self._insert("principals", workspace, *rows.principal_values(principal))
-
-    async def get_principal(
-        self, workspace: WorkspaceId, principal: PrincipalId
-    ) -> Principal | None:
-        row = await self._row("get_principal", workspace, principal=to_bytes(principal))
-        return None if row is None else rows.principal(row)
-
-    async def find_principal(self, workspace: WorkspaceId, external_id: str) -> Principal | None:
-        row = await self._row("find_principal", workspace, external_id=external_id)
-        return None if row is None else rows.principal(row)
-
-    async def list_principals(
-        self, workspace: WorkspaceId, after: PrincipalId | None, limit: int
-    ) -> list[Principal]:
-        found = await self._rows("list_principals", workspace, after=rows.after(after), limit=limit)
-        return [rows.principal(row) for row in found]
-
-    def put_key(self, workspace: WorkspaceId, key: ApiKey, secret_hash: bytes) -> None:
-        self._insert(
-            "api_keys",
-            workspace,
-            to_bytes(key.id),
-            to_bytes(key.principal),
-            key.name,
-            key.role,
-            secret_hash,
-            key.created_at,
-            key.expires_at,
-            key.revoked_at,
-        )
-
-    async def get_key(self, workspace: WorkspaceId, key: KeyId) -> ApiKey | None:
-        row = await self._row("get_key", workspace, key=to_bytes(key))
-        return None if row is None else rows.api_key(row)
-
-    async def find_key(
-        self, workspace: WorkspaceId, secret_hash: bytes
-    ) -> tuple[Workspace, ApiKey] | None:
-        row = await self._row("find_key", workspace, secret_hash=secret_hash)
-        return None if row is None else (rows.workspace(row[7:]), rows.api_key(row[:7]))
-
-    async def list_keys(
-        self, workspace: WorkspaceId, after: KeyId | None, limit: int
-    ) -> list[ApiKey]:
-        found = await self._rows("list_keys", workspace, after=rows.after(after), limit=limit)
-        return [rows.api_key(row) for row in found]
-
-    def revoke_key(self, workspace: WorkspaceId, key: KeyId, at: int) -> None:
-        self._run("revoke_key", workspace, key=to_bytes(key), at=at)
-
-    def put_delegation(self, workspace: WorkspaceId, delegation: Delegation) -> None:
-        self._insert("delegations", workspace, *rows.delegation_values(delegation))
-
-    async def get_delegation(
-        self, workspace: WorkspaceId, delegation: DelegationId
-    ) -> Delegation | None:
-        row = await self._row("get_delegation", workspace, delegation=to_bytes(delegation))
-        return None if row is None else rows.delegation(row)
-
-    async def find_delegation(
-        self, workspace: WorkspaceId, principal: PrincipalId, delegate: PrincipalId
-    ) -> Delegation | None:
-        row = await self._row(
-            "find_delegation",
-            workspace,
-            principal=to_bytes(principal),
-            delegate=to_bytes(delegate),
-        )
-        return None if row is None else rows.delegation(row)
-
-    async def list_delegations(
-        self, workspace: WorkspaceId, after: DelegationId | None, limit: int
-    ) -> list[Delegation]:
-        found = await self._rows(
-            "list_delegations", workspace, after=rows.after(after), limit=limit
-        )
-        return [rows.delegation(row) for row in found]
-
-    def delete_delegation(self, workspace: WorkspaceId, delegation: DelegationId) -> None:
-        self._run("delete_delegation", workspace, delegation=to_bytes(delegation))
-
-    def put_owner(self, workspace: WorkspaceId, owner: OwnerRow) -> None:
-        self._insert("owners", workspace, *rows.owner_values(owner))
-
-    async def get_owner(self, workspace: WorkspaceId, kind: str, owner: str) -> OwnerRow | None:
-        row = await self._row("get_owner", workspace, kind=kind, owner=to_bytes(owner))
-        return None if row is None else rows.owner_row(row)
-
-    async def list_owners(
-        self, workspace: WorkspaceId, kind: str, after: str | None, limit: int
-    ) -> list[OwnerRow]:
-        found = await self._rows(
-            "list_owners", workspace, kind=kind, after=rows.after(after), limit=limit
-        )
-        return [rows.owner_row(row) for row in found]
 
     # Assignments
 
