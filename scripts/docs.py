@@ -52,6 +52,7 @@ LIMITS: Mapping[str, str] = {
     "NAME_CHARACTERS_MAX": "the name of a store, key, principal, agent, Session, scope",
     "DESCRIPTION_CHARACTERS_MAX": "a store's description",
     "EXTERNAL_ID_CHARACTERS_MAX": "a principal's `external_id`",
+    "KEY_CHARACTERS_MAX": "an idempotency key",
     "GRANTS_MAX": "`grants` of a store that is made",
     "PAGE_ITEMS_MAX": "items of a page",
     "PAGE_ITEMS_DEFAULT": "items of a page where no `limit` is sent",
@@ -69,7 +70,9 @@ LIMITS: Mapping[str, str] = {
 found all the same, and what it bounds is said by its docstring or its comment in the source."""
 
 INTERNAL_LIMITS = {
+    "ATTEMPTS_MAX",
     "NODE_ROWS_MAX",
+    "PAUSE_SECONDS_MAX",
     "REASON_CHARACTERS_MAX",
     "REQUESTS_MAX",
     "SCAN_EVENTS_MAX",

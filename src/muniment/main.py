@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from muniment import worker
 from muniment.api import native, site
 from muniment.api.http import HttpApp
 from muniment.api.native.shapes import time_text
@@ -29,9 +30,7 @@ from muniment.client.sync import Client
 from muniment.client.transport import AsyncInProcess, InProcess
 from muniment.model.errors import DisabledTenancy, InvalidKey
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
-from muniment.model.jobs import Job
 from muniment.service.app import App, Policy
-from muniment.service.deletions import resume_deletions
 from muniment.service.keys import SECRET_BYTES, authenticate, new_secret
 from muniment.service.paging import CursorSeal
 from muniment.service.workspaces import ensure_default_workspace
@@ -45,7 +44,6 @@ from muniment.settings import (
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 
-RESUME_SECONDS = 60.0
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger("muniment")
@@ -193,17 +191,18 @@ async def opened(
 
 @asynccontextmanager
 async def opened_app(settings: Settings) -> AsyncIterator[App]:
-    """The application with its storage open; interrupted deletions go on beside it."""
+    """The application with its storage open, and a worker beside it unless switched off."""
     storage = make_storage(settings)
     try:
         await storage.start()
         app = await make_app(settings, storage)
-        resuming = asyncio.create_task(_keep_resuming(app))
+        working = asyncio.create_task(worker.work(app)) if settings.worker else None
         try:
             yield app
         finally:
-            resuming.cancel()
-            await asyncio.gather(resuming, return_exceptions=True)
+            if working is not None:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
     finally:
         await storage.stop()
 
@@ -233,20 +232,6 @@ async def migrate(settings: Settings) -> int:
         return await storage.migrate(now())
     finally:
         await storage.stop()
-
-
-async def _keep_resuming(app: App) -> None:
-    """Takes up interrupted deletions, at the start and once a minute."""
-
-    def failed(job: Job, error: Exception) -> None:
-        log.warning("deletion not finished", extra={"job": job.id, "reason": type(error).__name__})
-
-    while True:
-        try:
-            await resume_deletions(app, failed)
-        except Exception:
-            log.exception("deletions not looked for")
-        await asyncio.sleep(RESUME_SECONDS)
 
 
 def open_client(

@@ -69,6 +69,9 @@ class Settings:
     connections_max: int = _setting(
         10, "MUNIMENT_CONNECTIONS_MAX", "PostgreSQL connections of one process."
     )
+    worker: bool = _setting(
+        True, "MUNIMENT_WORKER", "Whether `serve` and the embedded library do jobs themselves."
+    )
     log_level: str = _setting(
         "info", "MUNIMENT_LOG_LEVEL", "debug, info, warning, error or critical."
     )

@@ -198,7 +198,7 @@ async def nothing_left(wire: Wire, store: str) -> None:
         left += await tx.list_changes(workspace, store, "/first.md", 2**40, 10)
         blob = hashlib.sha256(b"x").digest()
         left.append(await tx.get_blob(workspace, record.pool, blob))
-        left += await tx.list_jobs(workspace, "erase_store", 10)
+        left += await tx.list_jobs(workspace, None, 10)
         return [one for one in left if one is not None]
 
     assert await wire.storage.read(use, scan=True) == []

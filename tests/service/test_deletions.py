@@ -14,13 +14,12 @@ from muniment.model.access import Subject
 from muniment.model.documents import Absent
 from muniment.model.errors import Failure, NotFound, Unavailable
 from muniment.model.ids import DEFAULT_WORKSPACE, StoreId
-from muniment.model.jobs import Job
 from muniment.service import deletions, documents, events, permissions, stores
 from muniment.service.app import App
 from muniment.service.paging import Page
 from muniment.service.permissions import Grant
 from muniment.storage.base import Storage, Transaction
-from wire import Wire, check_chain, document_url, error_of, wired
+from wire import Wire, check_chain, document_url, error_of, finish_jobs, wired
 
 T = TypeVar("T")
 WORKSPACE = DEFAULT_WORKSPACE
@@ -59,11 +58,6 @@ async def reopened(wire: Wire, url: str) -> AsyncIterator[Wire]:
     async with wired(wire.settings.home, url) as again:
         yield again
     await wire.storage.start()
-
-
-def unexpected(job: Job, error: Exception) -> None:
-    """For `resume_deletions` where nothing may fail."""
-    raise AssertionError(f"{job.id} failed") from error
 
 
 async def tombstones(wire: Wire) -> dict[str, str]:
@@ -109,8 +103,8 @@ async def test_c_172_a_deletion_interrupted_at_any_step_stays_fenced_and_is_fini
         assert await left_of(wire.storage, store)
     async with reopened(wire, database_url) as again:
         assert set(await tombstones(again)) == {finished, *interrupted}
-        assert await deletions.resume_deletions(again.app, unexpected) == len(interrupted)
-        assert await deletions.resume_deletions(again.app, unexpected) == 0
+        assert await finish_jobs(again.app) == len(interrupted)
+        assert await finish_jobs(again.app) == 0
         assert set((await tombstones(again)).values()) == {"deleted"}
         for store in (*interrupted, finished):
             assert await left_of(again.storage, store) == 0
@@ -182,7 +176,7 @@ async def test_c_170_nothing_reaches_a_fenced_store(wire: Wire) -> None:
             document_url(store), params={"path": "/c.md"}, json={"content": value}
         )
         assert error_of(answer) == (404, "validation.not_found")
-    assert await deletions.resume_deletions(app, unexpected) == 1
+    assert await finish_jobs(app) == 1
 
 
 async def test_a_tombstone_shows_administrators_that_there_was_a_store_and_no_more(
@@ -271,9 +265,9 @@ async def test_r_83_a_long_reader_delays_the_erasure_of_the_files_and_not_the_an
         assert words_in(tmp_path) != {}
         reader.execute("COMMIT")
         reader.close()
-        assert await deletions.resume_deletions(wire.app, unexpected) == 1
+        assert await finish_jobs(wire.app) == 1
         assert words_in(tmp_path) == {}
-        assert await deletions.resume_deletions(wire.app, unexpected) == 0
+        assert await finish_jobs(wire.app) == 0
 
 
 async def test_failures_are_never_swallowed_by_a_deletion(wire: Wire) -> None:
@@ -282,4 +276,4 @@ async def test_failures_are_never_swallowed_by_a_deletion(wire: Wire) -> None:
     with pytest.raises(Failure):
         await deletions.delete_store(failing(wire.app, 0), actor, store)
     assert (await wire.owner.get(f"/v1/memory-stores/{store}")).json()["status"] == "active"
-    assert await deletions.resume_deletions(wire.app, unexpected) == 0
+    assert await finish_jobs(wire.app) == 0

@@ -1,5 +1,8 @@
 import pytest
 
-PARTS = ("access", "contents", "crashes", "events", "failures", "machine", "races", "suite")
+PARTS = (
+    *("access", "contents", "crashes", "events", "failures", "inspection", "jobs", "machine"),
+    *("races", "suite"),
+)
 pytest.register_assert_rewrite(*(f"muniment.testing.storage_{part}" for part in PARTS))
 pytest.register_assert_rewrite("muniment.testing.invariants")

@@ -178,7 +178,7 @@ class TestOracle:
             assert await tx.list_keys(ws, None, 5) == []
             assert await tx.list_documents(ws, store, "", None, 5) == []
             assert (await tx.get_head(ws, store)).seq == 0
-            assert await tx.list_jobs(ws, "erase_store", 5) == []
+            assert await tx.list_jobs(ws, None, 5) == []
 
         await storage.read(look)
 

@@ -7,6 +7,7 @@ from muniment.model.ids import PoolId, PrincipalId, RevisionId, StoreId, Workspa
 OWNER_KINDS = ("workspace", "principal", "agent_definition", "session", "surface_scope")
 SHARED_OWNERS = frozenset({"workspace", "agent_definition", "surface_scope"})
 STATUSES = ("active", "archived", "deleting", "deleted")
+WORKSPACE_STATUSES = ("active", "disabled")
 POLICIES = ("direct", "proposal")
 NAME_CHARACTERS_MAX = 255
 DESCRIPTION_CHARACTERS_MAX = 1024

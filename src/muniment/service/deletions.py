@@ -1,24 +1,22 @@
 """Deleting a store: fence, erase in bounded steps, tombstone (C-170 … C-172).
 
 The fence and the job are one transaction; every step after it is idempotent, so a deletion that
-was interrupted, or that met a database that did not answer, is finished by `resume_deletions`.
+was interrupted, or that met a database that did not answer, is finished by a worker.
 """
-
-from collections.abc import Callable
 
 from msgspec import structs
 
 from muniment.model.access import Action, Actor
-from muniment.model.ids import JobId, StoreId, WorkspaceId
-from muniment.model.jobs import ERASE_STORE, Job
+from muniment.model.ids import JobId, StoreId
+from muniment.model.jobs import ERASE_STORE, leased, new_job
 from muniment.service import guard
 from muniment.service.app import App
+from muniment.service.jobs import Lease, Outcome, run_leased
 from muniment.service.revisions import actor_fields
 from muniment.service.stores import check_version
 from muniment.storage.base import Transaction
 
 STEP_ROWS = 2_000
-RESUMED_AT_ONCE = 200
 
 
 async def delete_store(
@@ -31,7 +29,8 @@ async def delete_store(
     unless an administrator or the owning principal; Conflict for another version.
     """
     stamp, told = app.stamps("memory.store_deleting", "memory.store_deleting")
-    job = Job(JobId(app.new_id("job")), ERASE_STORE, store, stamp.at)
+    # The caller does the work itself; a worker takes over where its lease runs out.
+    job = leased(new_job(JobId(app.new_id("job")), ERASE_STORE, store, stamp.at), stamp.at)
 
     async def fence(tx: Transaction) -> None:
         record, _ = await guard.open_store(tx, actor, store, Action.ADMINISTER)
@@ -55,17 +54,21 @@ async def delete_store(
         tx.enqueue(actor.workspace, job)
 
     await app.storage.write(None, fence)
-    return await finish_deletion(app, actor.workspace, job)
+    ran = await run_leased(app, Lease(actor.workspace, job), erase_store)
+    if ran.error is not None:
+        raise ran.error
+    return ran.outcome is Outcome.DONE
 
 
-async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
-    """Erases what is left of a fenced store and writes its tombstone; safe to run again.
+async def erase_store(app: App, lease: Lease) -> bool:
+    """The handler of ERASE_STORE: erases what is left of a fenced store, writes its tombstone.
 
-    False where a reader holds up the erasure of the files; the job stays for another time (R-83).
+    False where a reader holds up the erasure of the files; it is then to be run again (R-83).
     """
-    store = StoreId(job.subject)
+    workspace, store = lease.workspace, StoreId(lease.job.subject)
 
     async def step(tx: Transaction) -> int:
+        await lease.renew(app, tx)
         await tx.lock_store(workspace, store)
         found = await tx.get_store(workspace, store, (workspace,))
         if found is None or found[0].status != "deleting":
@@ -77,6 +80,7 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
     stamp = app.stamp("memory.store_deleted")
 
     async def bury(tx: Transaction) -> None:
+        await lease.renew(app, tx)
         await tx.lock_store(workspace, store)
         found = await tx.get_store(workspace, store, (workspace,))
         if found is None or found[0].status != "deleting":
@@ -93,31 +97,4 @@ async def finish_deletion(app: App, workspace: WorkspaceId, job: Job) -> bool:
         await tx.append(workspace, workspace, fact)
 
     await app.storage.write(None, bury)
-    if not await app.storage.scrub():
-        return False
-
-    async def finish(tx: Transaction) -> None:
-        tx.finish_job(workspace, job.id)
-
-    await app.storage.write(workspace, finish)
-    return True
-
-
-async def resume_deletions(app: App, failed: Callable[[Job, Exception], None]) -> int:
-    """Finishes every deletion that was interrupted; how many. `failed` hears of those that fail."""
-    resumed = 0
-    for workspace in await app.storage.read(lambda tx: tx.list_workspaces()):
-
-        async def waiting(tx: Transaction, workspace: WorkspaceId = workspace) -> list[Job]:
-            return await tx.list_jobs(workspace, ERASE_STORE, RESUMED_AT_ONCE)
-
-        finished = RESUMED_AT_ONCE
-        while finished == RESUMED_AT_ONCE:
-            finished = 0
-            for job in await app.storage.read(waiting):
-                try:
-                    finished += await finish_deletion(app, workspace, job)
-                except Exception as error:
-                    failed(job, error)
-            resumed += finished
-    return resumed
+    return await app.storage.scrub()

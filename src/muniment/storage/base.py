@@ -31,11 +31,13 @@ from muniment.model.ids import (
     KeyId,
     PoolId,
     PrincipalId,
+    RevisionId,
     StoreId,
     WorkspaceId,
 )
 from muniment.model.jobs import Job
 from muniment.model.owners import OwnerRow
+from muniment.model.receipts import Receipt
 from muniment.model.revisions import Change, Revision
 from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary, Workspace
 
@@ -80,8 +82,11 @@ class Workspaces(Protocol):
     async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
         """The workspace, or None."""
 
+    def set_workspace_status(self, workspace: WorkspaceId, status: str) -> None:
+        """Sets the workspace's status, one of WORKSPACE_STATUSES."""
+
     async def list_workspaces(self) -> list[WorkspaceId]:
-        """Every workspace's id, in order: for the operator's start-up work only."""
+        """Every workspace's id, in order: for the operator only."""
 
 
 class Identities(Protocol):
@@ -315,6 +320,55 @@ class Events(Protocol):
         """At most `limit` events numbered above `after`, in order."""
 
 
+class Receipts(Protocol):
+    """What idempotency keys have produced (R-47)."""
+
+    async def get_receipt(
+        self, workspace: WorkspaceId, subject: str, receipt: bytes
+    ) -> Receipt | None:
+        """The receipt of that id about that store, or about the workspace; None if unknown."""
+
+    def put_receipt(self, workspace: WorkspaceId, receipt: Receipt) -> None:
+        """Records the receipt. Where another transaction was first, this one ends with Lost."""
+
+
+class Inspection(Protocol):
+    """What `doctor` reads and no request does: every row of a kind."""
+
+    async def list_refs(self, workspace: WorkspaceId, store: StoreId) -> list[Ref]:
+        """Every ref of the store, in order of name."""
+
+    async def list_revisions(
+        self, workspace: WorkspaceId, store: StoreId, after: RevisionId | None, limit: int
+    ) -> list[Revision]:
+        """At most `limit` revisions with ids above `after`, in order."""
+
+    async def list_revision_changes(
+        self,
+        workspace: WorkspaceId,
+        store: StoreId,
+        revision: RevisionId,
+        after: tuple[str, int] | None,
+        limit: int,
+    ) -> list[Change]:
+        """At most `limit` changes of the revision above (path, n), in order."""
+
+    async def list_blobs(
+        self, workspace: WorkspaceId, pool: PoolId, after: bytes | None, limit: int
+    ) -> list[bytes]:
+        """At most `limit` hashes of blobs in the pool above `after`, in order."""
+
+    async def list_nodes(
+        self, workspace: WorkspaceId, pool: PoolId, after: bytes | None, limit: int
+    ) -> list[bytes]:
+        """At most `limit` hashes of tree nodes in the pool above `after`, in order."""
+
+    async def list_streams(
+        self, workspace: WorkspaceId, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, Head]]:
+        """At most `limit` streams, by the 16 bytes of their ids, above `after`, in order."""
+
+
 class Erasing(Protocol):
     """The bounded steps of a store's deletion (C-171)."""
 
@@ -329,16 +383,47 @@ class Erasing(Protocol):
 
 
 class Jobs(Protocol):
-    """Work to do, recorded in the transaction that causes it."""
+    """Work to do, recorded in the transaction that causes it.
+
+    Whoever works on a job holds it by the number of its fence. Claiming raises the number, so one
+    that lost its lease to another changes nothing any more.
+    """
 
     def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
         """Records the job; its id is free."""
 
-    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
-        """At most `limit` unfinished jobs of the kind, oldest first."""
+    async def get_job(self, workspace: WorkspaceId, job: JobId) -> Job | None:
+        """The job, or None where it is finished or unknown."""
 
-    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
-        """Removes the job; a no-op where it is absent."""
+    async def list_jobs(self, workspace: WorkspaceId, after: JobId | None, limit: int) -> list[Job]:
+        """At most `limit` unfinished jobs with ids above `after`, in order, parked ones too."""
+
+    async def due_jobs(self, now: int, limit: int) -> list[tuple[WorkspaceId, Job]]:
+        """At most `limit` jobs of all workspaces that are due and not parked, earliest first.
+
+        For workers only, which claim each in its own workspace.
+        """
+
+    async def claim_job(self, workspace: WorkspaceId, job: Job, until: int) -> Job | None:
+        """The job, one attempt and one fence further, leased and not due until `until`.
+
+        None where its fence is another one, or it is gone: of several claims one wins.
+        """
+
+    async def hold_job(self, workspace: WorkspaceId, job: Job, until: int) -> bool:
+        """Extends the lease and holds off other claims until the transaction ends.
+
+        False where the fence is another one, or the job is gone.
+        """
+
+    def return_job(self, workspace: WorkspaceId, job: Job) -> None:
+        """Sets `run_at`, `attempts`, `lease_until`, `failure` and `parked_at`.
+
+        A no-op where the fence is another one, or the job is gone.
+        """
+
+    def finish_job(self, workspace: WorkspaceId, job: Job) -> None:
+        """Removes the job; a no-op where the fence is another one, or it is gone."""
 
 
 class Transaction(
@@ -350,6 +435,8 @@ class Transaction(
     Documents,
     Revisions,
     Events,
+    Receipts,
+    Inspection,
     Erasing,
     Jobs,
     Protocol,
@@ -382,6 +469,12 @@ class Storage(Protocol):
         """Makes what has been deleted unreadable in the database's own files (R-83).
 
         False where another process's long read holds that up; then it is to be tried again.
+        """
+
+    async def check_integrity(self) -> list[str]:
+        """What the database's own check of its files finds, a line each; nothing where all is well.
+
+        A database that has no such check finds nothing.
         """
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:

@@ -5,7 +5,7 @@ import msgspec
 from muniment.model.access import ApiKey, Delegation, Principal
 from muniment.model.ids import DelegationId, KeyId, PrincipalId, WorkspaceId
 from muniment.model.owners import OWNER_ID_KINDS, SCOPE_KINDS, OwnerRow
-from muniment.model.stores import Workspace
+from muniment.model.stores import WORKSPACE_STATUSES, Workspace
 from muniment.storage.inmemory_running import Running, page
 from muniment.storage.inmemory_tables import ContractBroken, require, require_id
 
@@ -21,6 +21,14 @@ class InMemoryIdentities(Running):
 
     async def get_workspace(self, workspace: WorkspaceId) -> Workspace | None:
         return self._reading().workspaces.get((), workspace)
+
+    def set_workspace_status(self, workspace: WorkspaceId, status: str) -> None:
+        t = self._writing(workspace)
+        require(status in WORKSPACE_STATUSES, f"{workspace}: status {status}")
+        row = t.workspaces.get((), workspace)
+        if row is None:
+            raise ContractBroken(f"{workspace} is absent")
+        t.workspaces.put((), workspace, msgspec.structs.replace(row, status=status))
 
     async def list_workspaces(self) -> list[WorkspaceId]:
         return [row.id for row in self._reading().workspaces.values(())]

@@ -16,6 +16,7 @@ from muniment.model.events import Event, Head
 from muniment.model.ids import is_id
 from muniment.model.jobs import Job
 from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
+from muniment.model.receipts import Receipt
 from muniment.model.revisions import Change, Revision
 from muniment.model.stores import Owner, Ref, StoreRecord, Workspace
 from muniment.model.tree import EMPTY_TREE
@@ -155,6 +156,7 @@ class Tables:
         self.heads = self._table(str, Head)  # (workspace,): by stream
         self.events = self._table(int, Event)  # (workspace, stream)
         self.event_ids = self._table(str, str)  # (workspace,): event to stream
+        self.receipts = self._table(bytes, Receipt)  # (workspace, subject)
         self.jobs = self._table(str, Job)  # (workspace,)
 
     def _table(self, key: type[K], value: type[V]) -> Table[K, V]:
@@ -270,6 +272,8 @@ class Tables:
         for principal in self.defaults.keys((workspace,)):
             if self.defaults.get((workspace,), principal) == store:
                 yield ((self.defaults, (workspace,), principal),)
+        for receipt in self.receipts.keys(part):
+            yield ((self.receipts, part, receipt),)
         yield from self._rows_of_pool(workspace, store, pool)
         for event in self.events.values(part):
             yield ((self.events, part, event.seq), (self.event_ids, (workspace,), event.id))

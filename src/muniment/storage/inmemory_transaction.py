@@ -21,14 +21,12 @@ from muniment.model.documents import Document, DocumentItem
 from muniment.model.events import TYPES, Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
-    JobId,
     PoolId,
     PrincipalId,
     StoreId,
     WorkspaceId,
     to_bytes,
 )
-from muniment.model.jobs import Job
 from muniment.model.revisions import CANONICAL, Change, Revision
 from muniment.model.stores import (
     OWNER_KINDS,
@@ -40,6 +38,8 @@ from muniment.model.stores import (
 )
 from muniment.storage.base import LIST_MAX
 from muniment.storage.inmemory_identities import InMemoryIdentities
+from muniment.storage.inmemory_inspection import InMemoryInspection
+from muniment.storage.inmemory_jobs import InMemoryJobs
 from muniment.storage.inmemory_running import page
 from muniment.storage.inmemory_tables import ContractBroken, Tables, require, require_id
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 STATUSES = ("active", "archived", "deleting", "deleted")
 
 
-class InMemoryTransaction(InMemoryIdentities):
+class InMemoryTransaction(InMemoryIdentities, InMemoryJobs, InMemoryInspection):
     """One use's transaction, with the port's nouns that no other `inmemory_` file has."""
 
     # Objects
@@ -360,7 +360,7 @@ class InMemoryTransaction(InMemoryIdentities):
     ) -> list[Event]:
         return page(self._reading().events.values((workspace, stream), after), limit)
 
-    # Erasing and jobs
+    # Erasing
 
     async def erase_store(
         self, workspace: WorkspaceId, store: StoreId, pool: PoolId, limit: int
@@ -373,18 +373,6 @@ class InMemoryTransaction(InMemoryIdentities):
             for table, part, key in row:
                 table.discard(part, key)
         return len(rows)
-
-    def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
-        t = self._writing(workspace)
-        require_id("job", job.id)
-        t.jobs.add((workspace,), job.id, job)
-
-    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
-        jobs = [job for job in self._reading().jobs.values((workspace,)) if job.kind == kind]
-        return page(sorted(jobs, key=lambda job: (job.created_at, job.id)), limit)
-
-    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
-        self._writing(workspace).jobs.discard((workspace,), job)
 
 
 def blob_content(t: Tables, workspace: str, pool: str, blob: bytes) -> bytes | None:

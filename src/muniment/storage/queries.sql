@@ -289,13 +289,77 @@ LEFT JOIN event_payloads p ON p.workspace_id = e.workspace_id AND p.stream_id = 
 WHERE e.workspace_id = :workspace AND e.stream_id = :stream AND e.seq > :after
 ORDER BY e.seq LIMIT :limit
 
+-- name: set_workspace_status
+UPDATE workspaces SET status = :status WHERE workspace_id = :workspace
+
+-- name: get_receipt
+SELECT receipt_id, fingerprint, result, created_at
+FROM receipts
+WHERE workspace_id = :workspace AND subject_id = :subject AND receipt_id = :receipt
+
+-- name: get_job
+SELECT job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until, failure,
+  parked_at
+FROM jobs WHERE workspace_id = :workspace AND job_id = :job
+
 -- name: list_jobs
-SELECT job_id, kind, subject_id, created_at
-FROM jobs WHERE workspace_id = :workspace AND kind = :kind
-ORDER BY created_at, job_id LIMIT :limit
+SELECT job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until, failure,
+  parked_at
+FROM jobs WHERE workspace_id = :workspace AND job_id > :after
+ORDER BY job_id LIMIT :limit
+
+-- name: due_jobs
+SELECT workspace_id, job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until,
+  failure, parked_at
+FROM jobs WHERE parked_at IS NULL AND run_at <= :now
+ORDER BY run_at, workspace_id, job_id LIMIT :limit
+
+-- name: claim_job
+UPDATE jobs SET fence = fence + 1, attempts = attempts + 1, run_at = :until, lease_until = :until
+WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence
+RETURNING job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until, failure,
+  parked_at
+
+-- name: hold_job
+UPDATE jobs SET run_at = :until, lease_until = :until
+WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence RETURNING 1
+
+-- name: return_job
+UPDATE jobs SET run_at = :run_at, attempts = :attempts, lease_until = :lease_until,
+  failure = :failure, parked_at = :parked_at
+WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence
 
 -- name: finish_job
-DELETE FROM jobs WHERE workspace_id = :workspace AND job_id = :job
+DELETE FROM jobs WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence
+
+-- name: list_refs
+SELECT name, revision_id, tree_hash, documents, total_bytes, version, updated_at
+FROM refs WHERE workspace_id = :workspace AND store_id = :store
+
+-- name: list_revisions
+SELECT revision_id, parent_id, tree_hash, documents, total_bytes, kind, actor, created_at
+FROM revisions WHERE workspace_id = :workspace AND store_id = :store AND revision_id > :after
+ORDER BY revision_id LIMIT :limit
+
+-- name: list_revision_changes
+SELECT change_id, revision_id, path, n, document_id, operation, moved_from, blob_id, size, seq,
+  actor, created_at
+FROM changes
+WHERE workspace_id = :workspace AND store_id = :store AND revision_id = :revision
+  AND path >= :path AND (path > :path OR n > :n)
+ORDER BY path, n LIMIT :limit
+
+-- name: list_blobs
+SELECT blob_id FROM blobs WHERE workspace_id = :workspace AND pool_id = :pool AND blob_id > :after
+ORDER BY blob_id LIMIT :limit
+
+-- name: list_nodes
+SELECT node_id FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool AND node_id > :after
+ORDER BY node_id LIMIT :limit
+
+-- name: list_streams
+SELECT stream_id, seq, hash FROM streams WHERE workspace_id = :workspace AND stream_id > :after
+ORDER BY stream_id LIMIT :limit
 
 -- name: pool_users
 SELECT COUNT(*) FROM stores
@@ -384,3 +448,10 @@ DELETE FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool AND node_i
     SELECT node_id FROM nodes WHERE workspace_id = :workspace AND pool_id = :pool
     ORDER BY node_id LIMIT :limit) AS head
   ORDER BY node_id DESC LIMIT 1) RETURNING 1
+
+-- name: erase_receipts
+DELETE FROM receipts WHERE workspace_id = :workspace AND subject_id = :store AND receipt_id <= (
+  SELECT receipt_id FROM (
+    SELECT receipt_id FROM receipts WHERE workspace_id = :workspace AND subject_id = :store
+    ORDER BY receipt_id LIMIT :limit) AS head
+  ORDER BY receipt_id DESC LIMIT 1) RETURNING 1

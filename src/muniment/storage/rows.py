@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Rights, Subject
 from muniment.model.documents import Document
 from muniment.model.events import Event
 from muniment.model.ids import (
+    PREFIXES,
     AssignmentId,
     ChangeId,
     DelegationId,
@@ -22,8 +25,9 @@ from muniment.model.ids import (
     WorkspaceId,
     to_bytes,
 )
-from muniment.model.jobs import Job
+from muniment.model.jobs import KINDS, Job
 from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
+from muniment.model.receipts import Receipt
 from muniment.model.revisions import Change, Revision
 from muniment.model.stores import STATUSES, Owner, Ref, StoreRecord, StoreSummary, Workspace
 from muniment.storage.base import SUBJECTS_MAX
@@ -52,9 +56,14 @@ def optional(identifier: str | None) -> bytes | None:
     return None if identifier is None else to_bytes(identifier)
 
 
+def workspace_id(raw: bytes) -> WorkspaceId:
+    """A workspace's id from its bytes."""
+    return WorkspaceId("wsp_" + raw.hex())
+
+
 def workspace(row: Row) -> Workspace:
     """From workspace_id, name, status, zero_data_retention, retention_seconds, created_at."""
-    return Workspace(WorkspaceId("wsp_" + row[0].hex()), row[1], row[2], bool(row[3]), *row[4:6])
+    return Workspace(workspace_id(row[0]), row[1], row[2], bool(row[3]), *row[4:6])
 
 
 def principal(row: Row) -> Principal:
@@ -205,8 +214,39 @@ def event(row: Row) -> Event:
 
 
 def job(row: Row) -> Job:
-    """From job_id, kind, subject_id, created_at; every kind so far is about a store."""
-    return Job(JobId("job_" + row[0].hex()), row[1], "memstore_" + row[2].hex(), row[3])
+    """From job_id, kind, subject_id and the rest in the order of the schema."""
+    kind = row[1]
+    subject = f"{PREFIXES[KINDS[kind]]}_{row[2].hex()}"
+    return Job(JobId("job_" + row[0].hex()), kind, subject, *row[3:10])
+
+
+def job_values(job: Job) -> Row:
+    """The job's columns after workspace_id."""
+    return (
+        to_bytes(job.id),
+        job.kind,
+        to_bytes(job.subject),
+        job.created_at,
+        job.run_at,
+        job.attempts,
+        job.fence,
+        job.lease_until,
+        job.failure,
+        job.parked_at,
+    )
+
+
+def receipt(subject: str, row: Row) -> Receipt:
+    """From receipt_id, fingerprint, result, created_at."""
+    ids = msgspec.json.decode(row[2], type=dict[str, str])
+    return Receipt(bytes(row[0]), subject, bytes(row[1]), ids, row[3])
+
+
+def receipt_values(receipt: Receipt) -> Row:
+    """The receipt's columns after workspace_id."""
+    ids = msgspec.json.encode(receipt.ids, order="sorted")
+    subject = to_bytes(receipt.subject)
+    return subject, receipt.id, receipt.fingerprint, ids, receipt.created_at
 
 
 def workspace_values(workspace: Workspace) -> Row:

@@ -258,29 +258,31 @@ CREATE TABLE event_payloads (
   PRIMARY KEY (workspace_id, stream_id, seq)
 ){clustered};
 
--- What an idempotency key has produced: ids only, never content.
+-- What an idempotency key has produced: ids only, never content. subject_id is the store or the
+-- workspace; receipt_id a hash over sender, route and key.
 CREATE TABLE receipts (
   workspace_id {bytes} NOT NULL,
-  actor_id {bytes} NOT NULL,
-  route {bytes} NOT NULL,
-  idempotency_key {bytes} NOT NULL,
+  subject_id {bytes} NOT NULL,
+  receipt_id {bytes} NOT NULL,
   fingerprint {bytes} NOT NULL,
   result {bytes} NOT NULL,
   created_at {int} NOT NULL,
-  PRIMARY KEY (workspace_id, actor_id, route, idempotency_key)
+  PRIMARY KEY (workspace_id, subject_id, receipt_id)
 ){clustered};
 
+-- run_at is when a job is due, or its lease ends; fence counts the claims.
 CREATE TABLE jobs (
   workspace_id {bytes} NOT NULL,
   job_id {bytes} NOT NULL,
   kind TEXT NOT NULL,
   subject_id {bytes} NOT NULL,
+  created_at {int} NOT NULL,
   run_at {int} NOT NULL,
   attempts {int} NOT NULL,
   fence {int} NOT NULL,
   lease_until {int},
   failure TEXT,
-  created_at {int} NOT NULL,
+  parked_at {int},
   PRIMARY KEY (workspace_id, job_id)
 ){clustered};
-CREATE INDEX jobs_due ON jobs (kind, run_at);
+CREATE INDEX jobs_due ON jobs (parked_at, run_at);

@@ -17,14 +17,12 @@ from muniment.model.errors import Unavailable
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
-    JobId,
     PoolId,
     PrincipalId,
     StoreId,
     WorkspaceId,
     to_bytes,
 )
-from muniment.model.jobs import Job
 from muniment.model.paths import prefix_end
 from muniment.model.revisions import Change, Revision
 from muniment.model.stores import Owner, Ref, StoreRecord, StoreSummary
@@ -35,6 +33,8 @@ from muniment.storage.executor import Executor
 from muniment.storage.rows import STORE_WIDTH, Row
 from muniment.storage.sealing import Sealed, Sealer
 from muniment.storage.sql_identities import SqlIdentities
+from muniment.storage.sql_inspection import SqlInspection
+from muniment.storage.sql_jobs import SqlJobs
 
 _PATH_END = b"\xff"
 """Above every path: UTF-8 never holds this byte."""
@@ -47,6 +47,7 @@ _STORE_ERASURES = (
     "erase_refs",
     "erase_assignments",
     "erase_default_stores",
+    "erase_receipts",
     "erase_payloads",
     "erase_events",
     "erase_stream",
@@ -54,7 +55,7 @@ _STORE_ERASURES = (
 _POOL_ERASURES = ("erase_blob_keys", "erase_blobs", "erase_nodes")
 
 
-class SqlTransaction(SqlIdentities):
+class SqlTransaction(SqlIdentities, SqlJobs, SqlInspection):
     """`storage.base.Transaction` over an executor; its other nouns stand in the `sql_` files."""
 
     def __init__(self, executor: Executor, nodes: NodeCache, sealer: Sealer | None) -> None:
@@ -260,6 +261,11 @@ class SqlTransaction(SqlIdentities):
             self._refs[workspace, store + name] = (ref, ref)
         return ref
 
+    async def list_refs(self, workspace: WorkspaceId, store: StoreId) -> list[Ref]:
+        self.finish()
+        found = await self._rows("list_refs", workspace, store=to_bytes(store))
+        return sorted(map(rows.ref, found), key=lambda ref: ref.name)
+
     def put_ref(self, workspace: WorkspaceId, store: StoreId, ref: Ref) -> None:
         self._insert("refs", workspace, to_bytes(store), *rows.ref_values(ref))
 
@@ -419,6 +425,13 @@ class SqlTransaction(SqlIdentities):
         row = await self._row("get_head", workspace, stream=to_bytes(stream))
         return Head() if row is None else Head(*row)
 
+    async def list_streams(
+        self, workspace: WorkspaceId, after: bytes | None, limit: int
+    ) -> list[tuple[bytes, Head]]:
+        self.finish()
+        found = await self._rows("list_streams", workspace, after=after or b"", limit=limit)
+        return [(bytes(row[0]), Head(*row[1:])) for row in found]
+
     async def list_events(
         self, workspace: WorkspaceId, stream: str, after: int, limit: int
     ) -> list[Event]:
@@ -451,16 +464,3 @@ class SqlTransaction(SqlIdentities):
                     values = {"pool": to_bytes(pool), "limit": limit - erased}
                     erased += len(await self._rows(name, workspace, **values))
         return erased
-
-    # Jobs
-
-    def enqueue(self, workspace: WorkspaceId, job: Job) -> None:
-        values = (to_bytes(job.id), job.kind, to_bytes(job.subject), job.created_at)
-        self._insert("jobs", workspace, *values, 0, 0, None, None, job.created_at)
-
-    async def list_jobs(self, workspace: WorkspaceId, kind: str, limit: int) -> list[Job]:
-        found = await self._rows("list_jobs", workspace, kind=kind, limit=limit)
-        return [rows.job(row) for row in found]
-
-    def finish_job(self, workspace: WorkspaceId, job: JobId) -> None:
-        self._run("finish_job", workspace, job=to_bytes(job))

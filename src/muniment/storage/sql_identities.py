@@ -18,9 +18,12 @@ class SqlIdentities(Running):
         row = await self._row("get_workspace", workspace)
         return None if row is None else rows.workspace(row)
 
+    def set_workspace_status(self, workspace: WorkspaceId, status: str) -> None:
+        self._run("set_workspace_status", workspace, status=status)
+
     async def list_workspaces(self) -> list[WorkspaceId]:
         found = await self._executor.rows("list_workspaces", {})
-        return [WorkspaceId("wsp_" + row[0].hex()) for row in found]
+        return [rows.workspace_id(row[0]) for row in found]
 
     def put_principal(self, workspace: WorkspaceId, principal: Principal) -> None:
         self._insert("principals", workspace, *rows.principal_values(principal))

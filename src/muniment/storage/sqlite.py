@@ -275,6 +275,21 @@ class SqliteStorage:
         finally:
             connection.set_busy_timeout(BUSY_MS)
 
+    async def check_integrity(self) -> list[str]:
+        """SQLite's own check of every page and index; it may take as long as reading the file."""
+        found = await asyncio.get_running_loop().run_in_executor(self._scans, self._check_pages)
+        return [] if found == ["ok"] else found
+
+    def _check_pages(self) -> list[str]:
+        connection = self._readers.get()
+        try:
+            lines = connection.execute("PRAGMA integrity_check(100)").fetchall()
+        except apsw.Error as error:
+            return [f"the database's own check failed: {error}"]
+        finally:
+            self._readers.put(connection)
+        return [line for row in lines for line in str(row[0]).splitlines()]
+
     # Reading
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:

@@ -23,7 +23,7 @@ from muniment.model.ids import (
     StoreId,
     WorkspaceId,
 )
-from muniment.model.jobs import ERASE_STORE, Job
+from muniment.model.jobs import ERASE_STORE, Job, new_job
 from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
 from muniment.model.revisions import CANONICAL, Change, Revision
 from muniment.model.stores import Owner, Ref, StoreRecord, Workspace
@@ -206,7 +206,7 @@ class Builder:
 
     def job(self, subject: str) -> Job:
         """The job that erases a store."""
-        return Job(JobId(self.new_id("job")), ERASE_STORE, subject, self.now())
+        return new_job(JobId(self.new_id("job")), ERASE_STORE, subject, self.now())
 
 
 def doing(*writes: Callable[[Transaction], None]) -> Use[None]:

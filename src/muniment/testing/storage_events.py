@@ -1,5 +1,5 @@
 # ruff: noqa: D102 (a test's name is its sentence)
-"""Contract cases of events, erasing and jobs, one per sentence of the port."""
+"""Contract cases of events and erasing, one per sentence of the port."""
 
 from hashlib import sha256
 
@@ -177,37 +177,3 @@ async def erase(storage: Storage, home: Home, limit: int) -> None:
         if left == 0:
             return
     raise AssertionError("erasing does not end")
-
-
-class JobCases:
-    """Jobs."""
-
-    async def test_jobs_are_listed_oldest_first_until_finished(self, storage: Storage) -> None:
-        build = Builder()
-        home = await make_home(storage, build)
-        ws = home.workspace
-        late = build.job(home.store.id)
-        late = msgspec.structs.replace(late, created_at=late.created_at + 1_000_000)
-        jobs = [build.job(home.store.id) for _ in range(3)]
-
-        async def fill(tx: Transaction) -> None:
-            for job in (late, *jobs):
-                tx.enqueue(ws, job)
-
-        await storage.write(None, fill)
-        kind = late.kind
-        assert await storage.read(lambda tx: tx.list_jobs(ws, kind, 9)) == [*jobs, late]
-        assert await storage.read(lambda tx: tx.list_jobs(ws, kind, 2)) == jobs[:2]
-        assert await storage.read(lambda tx: tx.list_jobs(ws, "other", 2)) == []
-
-        async def finish(tx: Transaction) -> None:
-            tx.finish_job(ws, jobs[1].id)
-            tx.finish_job(ws, jobs[1].id)
-            assert await tx.list_jobs(ws, kind, 9) == [jobs[0], jobs[2], late]
-
-        await storage.write(None, finish)
-        assert await storage.read(lambda tx: tx.list_jobs(ws, kind, 9)) == [
-            jobs[0],
-            jobs[2],
-            late,
-        ]

@@ -9,7 +9,7 @@ import pytest
 
 from muniment.model.errors import Conflict
 from muniment.model.ids import StoreId, WorkspaceId
-from muniment.model.jobs import ERASE_STORE, Job
+from muniment.model.jobs import Job
 from muniment.model.revisions import CANONICAL
 from muniment.storage.base import Storage, Transaction, Use
 from muniment.testing.builders import NOBODY, Builder, Home, enqueueing, make_home
@@ -38,7 +38,7 @@ async def seen(storage: Storage, home: Home) -> tuple[list[Job], int]:
     """The jobs that are there and the number of the last event."""
 
     async def use(tx: Transaction) -> tuple[list[Job], int]:
-        jobs = await tx.list_jobs(home.workspace, ERASE_STORE, 201)
+        jobs = await tx.list_jobs(home.workspace, None, 201)
         return jobs, (await tx.get_head(home.workspace, home.store.id)).seq
 
     return await storage.read(use)
@@ -228,7 +228,7 @@ class FailureCases:
         async def look(tx: Transaction) -> None:
             first = (await tx.get_head(home.workspace, home.store.id)).seq
             for _ in range(5):
-                found = await tx.list_jobs(home.workspace, ERASE_STORE, 201)
+                found = await tx.list_jobs(home.workspace, None, 201)
                 head = await tx.get_head(home.workspace, home.store.id)
                 events = await tx.list_events(home.workspace, home.store.id, 0, 201)
                 assert len(found) == head.seq == len(events) == first

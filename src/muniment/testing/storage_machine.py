@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from muniment.model.access import Subject
 from muniment.model.documents import Document
 from muniment.model.ids import StoreId, WorkspaceId
-from muniment.model.jobs import ERASE_STORE, Job
+from muniment.model.jobs import Job
+from muniment.model.receipts import Receipt
 from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Owner, Ref, StoreRecord
 from muniment.storage.base import Storage, Transaction, Use
@@ -424,8 +425,49 @@ class StorageMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.jobs))
 
         async def use(tx: Transaction) -> object:
-            tx.finish_job(self.ws, job.id)
-            return await tx.list_jobs(self.ws, ERASE_STORE, 201)
+            tx.finish_job(self.ws, job)
+            return await tx.list_jobs(self.ws, None, 201)
+
+        self.pair.write(None, use)
+
+    @precondition(lambda self: self.jobs)
+    @rule(
+        data=st.data(),
+        step=st.sampled_from(("claim", "hold", "return")),
+        fence=st.integers(0, 2),
+        at=st.integers(0, 9),
+    )
+    def lease_job(self, data: st.DataObject, step: str, fence: int, at: int) -> None:
+        """Claims, holds or gives back a job under a fence that may be another's."""
+        job = msgspec.structs.replace(data.draw(st.sampled_from(self.jobs)), fence=fence)
+
+        async def use(tx: Transaction) -> object:
+            answer: object = None
+            if step == "claim":
+                answer = await tx.claim_job(self.ws, job, at)
+            elif step == "hold":
+                answer = await tx.hold_job(self.ws, job, at)
+            else:
+                parked = at if at > 5 else None
+                returned = msgspec.structs.replace(job, failure="Lost", parked_at=parked)
+                tx.return_job(self.ws, returned)
+            return answer, await tx.due_jobs(at, 9), await tx.get_job(self.ws, job.id)
+
+        self.pair.write(self.ws, use)
+
+    @precondition(lambda self: self.stores())
+    @rule(data=st.data(), number=st.integers(0, 3))
+    def keep_receipt(self, data: st.DataObject, number: int) -> None:
+        """Keeps a receipt once, of a store or of the workspace."""
+        subjects = [self.ws, *(store.id for store in self.stores())]
+        subject = data.draw(st.sampled_from(subjects))
+        receipt = Receipt(bytes([number] * 32), subject, b"f" * 32, {"n": str(number)}, number)
+
+        async def use(tx: Transaction) -> object:
+            found = await tx.get_receipt(self.ws, subject, receipt.id)
+            if found is None:
+                tx.put_receipt(self.ws, receipt)
+            return found
 
         self.pair.write(None, use)
 
@@ -496,7 +538,7 @@ class StorageMachine(RuleBasedStateMachine):
         stores = self.stores(*STATUSES)
 
         async def use(tx: Transaction) -> list[Any]:
-            seen: list[Any] = [await tx.list_jobs(self.ws, ERASE_STORE, 201)]
+            seen: list[Any] = [await tx.list_jobs(self.ws, None, 201)]
             for stream in (*self.streams, *(row.id for row in stores)):
                 seen.append(await tx.get_head(self.ws, stream))
                 seen.append(await tx.list_events(self.ws, stream, 0, 201))

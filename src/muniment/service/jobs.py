@@ -1,0 +1,107 @@
+"""Jobs: leasing one, running it, and what becomes of it (house section 8).
+
+A handler is a use case that can be run again from the start. It renews its lease within each of
+its transactions (`Lease.renew`), so a worker that was taken for dead writes nothing any more.
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from msgspec import Struct
+
+from muniment.model import jobs
+from muniment.model.ids import WorkspaceId
+from muniment.model.jobs import Job
+from muniment.service.app import App
+from muniment.storage.base import Transaction
+
+
+class Outcome(Enum):
+    """What a run of a job came to."""
+
+    DONE = "done"
+    LATER = "later"
+    FAILED = "failed"
+    PARKED = "parked"
+    LOST = "lost"
+
+
+class Ran(Struct, frozen=True):
+    """A run of a job: what it came to, and what it failed of."""
+
+    outcome: Outcome
+    error: Exception | None = None
+
+
+class LostLease(Exception):
+    """Another worker has claimed the job since; it never reaches a caller."""
+
+
+class Lease(Struct, frozen=True):
+    """A job that this worker holds."""
+
+    workspace: WorkspaceId
+    job: Job
+
+    async def renew(self, app: App, tx: Transaction) -> None:
+        """Goes on holding the job; first in each of a handler's transactions. LostLease if lost."""
+        if not await tx.hold_job(self.workspace, self.job, jobs.lease_end(app.now())):
+            raise LostLease(self.job.id)
+
+
+Handler = Callable[[App, Lease], Awaitable[bool]]
+"""Does the work of one kind of job. False where it is to be run again later, without a failure."""
+
+LATER_SECONDS = 60
+
+
+async def claim_next(app: App) -> Lease | None:
+    """The lease of a due job of any workspace; None where none is, or others were first."""
+    now = app.now()
+    for workspace, job in await app.storage.read(lambda tx: tx.due_jobs(now, jobs.CLAIMS_AT_ONCE)):
+        until = jobs.lease_end(now)
+
+        async def claim(
+            tx: Transaction, workspace: WorkspaceId = workspace, job: Job = job, until: int = until
+        ) -> Job | None:
+            return await tx.claim_job(workspace, job, until)
+
+        claimed = await app.storage.write(workspace, claim)
+        if claimed is not None:
+            return Lease(workspace, claimed)
+    return None
+
+
+async def run_leased(app: App, lease: Lease, handler: Handler) -> Ran:
+    """Runs the job and records what came of it: finished, due again later, failed or parked.
+
+    Of a failure its name is recorded and never its text, which might hold content. Cancelled, it
+    gives the job back at once.
+    """
+    workspace, job = lease.workspace, lease.job
+    error: Exception | None = None
+    try:
+        done = await handler(app, lease)
+        outcome = Outcome.DONE if done else Outcome.LATER
+        left = jobs.postponed(job, app.now(), seconds=LATER_SECONDS)
+    except LostLease:
+        return Ran(Outcome.LOST)
+    except Exception as failure:
+        error = failure
+        left = jobs.failed(job, type(failure).__name__, app.now())
+        outcome = Outcome.FAILED if left.parked_at is None else Outcome.PARKED
+    except BaseException:
+        await _record(app, workspace, jobs.postponed(job, app.now()), done=False)
+        raise
+    await _record(app, workspace, left, done=outcome is Outcome.DONE)
+    return Ran(outcome, error)
+
+
+async def _record(app: App, workspace: WorkspaceId, job: Job, *, done: bool) -> None:
+    async def use(tx: Transaction) -> None:
+        if done:
+            tx.finish_job(workspace, job)
+        else:
+            tx.return_job(workspace, job)
+
+    await app.storage.write(workspace, use)
