@@ -5,6 +5,7 @@ Only this file knows which storage, clock and source of randomness are in use.
 
 import asyncio
 import hashlib
+import hmac
 import logging
 import os
 import sys
@@ -123,6 +124,7 @@ async def make_app(settings: Settings, storage: Storage) -> App:
     """The application over a started storage, its schema migrated and its first rows made."""
     await storage.migrate(now())
     operator = settings.admin_key
+    shared_key = await storage.cursor_key()
     app = App(
         storage=storage,
         policy=Policy(
@@ -130,10 +132,11 @@ async def make_app(settings: Settings, storage: Storage) -> App:
             operator_key_hash=hashlib.sha256(operator.encode()).digest() if operator else None,
             documents_max=settings.documents_max,
         ),
-        cursors=CursorSeal(await storage.cursor_key(), random_bytes),
+        cursors=CursorSeal(shared_key, random_bytes),
         now=now,
         new_id=new_id,
         random_bytes=random_bytes,
+        fingerprint_key=hmac.digest(shared_key, b"idempotency", "sha256"),
     )
     shared = settings.database_url.startswith("postgres")
     await ensure_default_workspace(app, owner_secret(settings), shared=shared)

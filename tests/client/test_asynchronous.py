@@ -86,3 +86,11 @@ def test_both_clients_have_the_same_methods() -> None:
             assert inspect.signature(one) == inspect.signature(other), (noun, name)
             assert one.__doc__ == other.__doc__, (noun, name)
             assert one.__doc__, (noun, name)
+
+
+async def test_a_write_under_an_idempotency_key_is_made_once_r47(
+    async_client: muniment.AsyncClient,
+) -> None:
+    once = async_client.once("async plans")
+    made = [await once.stores.create("made once") for _ in range(2)]
+    assert made[0] == made[1]

@@ -87,6 +87,18 @@ def test_a_write_that_was_never_sent_is_repeated() -> None:
     assert len(transport.requests) == 2
 
 
+@pytest.mark.parametrize("outcome", [UNSENT, LOST, BUSY])
+def test_a_write_under_an_idempotency_key_is_repeated_r47(outcome: Answer | NoAnswer) -> None:
+    client, transport = scripted(outcome, outcome, FOUND, FOUND, FOUND)
+    once = client.once("k-1")
+    once.documents.put("s", "/a", "x")
+    assert [request.headers["idempotency-key"] for request in transport.requests] == ["k-1"] * 3
+    # Reads and the client that it came from have no key.
+    once.documents.get("s", "/a")
+    client.documents.put("s", "/a", "x")
+    assert not any("idempotency-key" in request.headers for request in transport.requests[3:])
+
+
 def test_repeating_is_bounded() -> None:
     client, transport = scripted(*[UNSENT] * 9)
     with pytest.raises(muniment.NoAnswer):

@@ -40,6 +40,18 @@ def test_a_lost_precondition_is_a_conflict_that_names_the_current_hash_c205_c210
     assert client.documents.get(store, "/a.md").content == "one"
 
 
+def test_a_write_under_an_idempotency_key_is_made_once_r47(client: muniment.Client) -> None:
+    once = client.once(f"made by {client.whoami().api_key.id}")
+    first, again = once.stores.create("made once"), once.stores.create("made once")
+    assert first == again
+    with pytest.raises(muniment.Conflict, match="used for another request"):
+        once.stores.create("another")
+    with pytest.raises(muniment.Malformed, match="printable ASCII"):
+        client.once("ké").stores.create("made once")
+    key = once.keys.create("worker")
+    assert key.secret and once.keys.create("worker").secret is None
+
+
 def test_a_list_goes_through_all_pages(client: muniment.Client, store: str) -> None:
     paths = [f"/n/{number}.md" for number in range(5)]
     for path in paths:

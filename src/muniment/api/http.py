@@ -31,6 +31,7 @@ from muniment.model.errors import (
     TooLarge,
 )
 from muniment.service.app import App
+from muniment.service.idempotency import Once, once
 from muniment.service.keys import SECRET_CHARACTERS_MAX, authenticate
 from muniment.service.paging import (
     CURSOR_CHARACTERS_MAX,
@@ -93,6 +94,11 @@ class Query:
     required: bool = False
 
 
+IDEMPOTENCY_KEY = Query(
+    "Idempotency-Key", "Sent again with the same request: nothing new is made, same answer."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One operation: where it answers, who may ask, and the shapes it takes and gives."""
@@ -112,6 +118,8 @@ class Route:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "known", frozenset(query.name for query in self.query))
+        if self.method != "GET":
+            object.__setattr__(self, "headers", (*self.headers, IDEMPOTENCY_KEY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,7 @@ class Dialect:
 class Call:
     """One request, read on demand; every reader fails as Malformed and names the field."""
 
-    __slots__ = ("_query", "actor", "body", "headers", "params", "raw_query", "route")
+    __slots__ = ("_decoded", "_query", "actor", "body", "headers", "params", "raw_query", "route")
 
     def __init__(self, scope: Scope, route: Route, params: dict[str, str]) -> None:
         self.route = route
@@ -140,6 +148,7 @@ class Call:
         self.body = b""
         self.actor: Actor | None = None
         self._query: dict[str, str] | None = None
+        self._decoded: object = None
 
     def who(self) -> Actor:
         """The authenticated actor of a route that asks for one."""
@@ -249,7 +258,19 @@ class Call:
             _refuse_duplicates(self.body)
         if b"\\u0000" in self.body:
             _refuse_nul(msgspec.to_builtins(value), "")
+        self._decoded = value
         return value
+
+    def once(self, app: App) -> Once | None:
+        """The request under its idempotency key, None without one; read the body before (R-47)."""
+        key = self.header(b"idempotency-key")
+        if key is None:
+            return None
+        where = self.route.path.format(**self.params)
+        matches = [(self.header(name) or "").strip('"') for name in (b"if-match", b"if-none-match")]
+        said = (self.query, matches, self._decoded)
+        request = msgspec.json.encode(said, order="sorted")
+        return once(app, f"{self.route.method} {where}", key, request)
 
 
 def _unescape(text: str) -> str:

@@ -187,6 +187,7 @@ class AsyncClient:
         self._headers = calls.headers_of(key)
         self._retries = retries
         self._shared = False
+        self._once: str | None = None
         self._add_nouns()
 
     def _add_nouns(self) -> None:
@@ -216,8 +217,21 @@ class AsyncClient:
         other._add_nouns()
         return other
 
+    def once(self, idempotency_key: str) -> Self:
+        """A client whose writes carry this key: sent again, a write makes nothing new (R-47).
+
+        One that got no answer is then sent again by itself. The key counts for each kind of write
+        by itself; with other fields it is a Conflict. Only the first answer has a key's secret.
+        """
+        other = copy(self)
+        other._once = idempotency_key
+        other._shared = True
+        other._add_nouns()
+        return other
+
     async def send(self, call: Call[T]) -> T:
         """What the call's answer says; sent again only where that can do no harm."""
+        call = call.under(self._once)
         request = request_of(call, self._headers)
         for attempt in count(1):
             outcome = await self._try(request)

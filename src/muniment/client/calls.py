@@ -36,6 +36,7 @@ from muniment.client.records import (
 T = TypeVar("T")
 
 ACTED_AS = "muniment-acted-as"
+IDEMPOTENCY_KEY = "idempotency-key"
 WIRE_VERSION = "2026-08-29"
 _ENCODER = msgspec.json.Encoder()
 _STORES = "/v1/memory-stores"
@@ -84,7 +85,13 @@ class Call(Generic[T]):
     @property
     def repeatable(self) -> bool:
         """Whether sending it twice is as good as once."""
-        return self.method == "GET"
+        return self.method == "GET" or IDEMPOTENCY_KEY in self.headers
+
+    def under(self, key: str | None) -> "Call[T]":
+        """The call under an idempotency key, where there is one and the call writes."""
+        if key is None or self.method == "GET":
+            return self
+        return replace(self, headers={**self.headers, IDEMPOTENCY_KEY: key})
 
     def at(self, page: str) -> "Call[T]":
         """The same list from another page on."""

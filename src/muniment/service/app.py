@@ -33,6 +33,7 @@ class App:
     now: Callable[[], int]
     new_id: Callable[[str], str]
     random_bytes: Callable[[int], bytes]
+    fingerprint_key: bytes
 
     def stamp(self, type: str) -> "Stamp":
         """Time, id and salt of an event, made before the transaction that may run twice."""

@@ -1,7 +1,7 @@
 """The document surface: content by path, compare-and-swap by hash, no history (C-006 … C-008)."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,13 +15,14 @@ from muniment.model.documents import (
     check_match,
 )
 from muniment.model.errors import NotFound
-from muniment.model.ids import StoreId
+from muniment.model.ids import ChangeId, StoreId
 from muniment.model.paths import check_path, check_prefix
 from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Ref, StoreRecord
 from muniment.model.text import check_content
 from muniment.service import guard
 from muniment.service.app import App
+from muniment.service.idempotency import Once, keep, replay
 from muniment.service.paging import Page, Slice
 from muniment.service.revisions import Edit, Target, apply, node_loader
 from muniment.storage.base import Transaction
@@ -55,7 +56,14 @@ async def get_document(app: App, actor: Actor, store: StoreId, path: str) -> Doc
 
 
 async def put_document(
-    app: App, actor: Actor, store: StoreId, path: str, content: str, *, precondition: Precondition
+    app: App,
+    actor: Actor,
+    store: StoreId,
+    path: str,
+    content: str,
+    *,
+    precondition: Precondition,
+    once: Once | None = None,
 ) -> PutResult:
     """Creates or replaces the document, one revision of canonical (R-10).
 
@@ -71,21 +79,53 @@ async def put_document(
         current = None
         if isinstance(precondition, bytes):
             record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
-            current = check_match(path, current, precondition)
-            if current.blob == blob:
-                return PutResult(current, created=False)
         else:
             # The tree refuses a path that is taken, so there is nothing to read first.
             record, _ = await guard.open_store(tx, actor, store, Action.WRITE)
-        target = Target(actor, record, await canonical(tx, actor, record))
-        _, left = await apply(app, tx, target, [Edit(path, body, blob, current)], stamp)
-        return PutResult(left[0], created=current is None)
+        made = await replay(tx, actor, store, once)
+        if made is not None:
+            document = await _as_put(tx, actor, store, made)
+            return PutResult(document, created=not isinstance(precondition, bytes))
+        if isinstance(precondition, bytes):
+            current = check_match(path, current, precondition)
+        if current is not None and current.blob == blob:
+            document = current
+        else:
+            target = Target(actor, record, await canonical(tx, actor, record))
+            _, (document,) = await apply(app, tx, target, [Edit(path, body, blob, current)], stamp)
+        names = {"change": document.change, "created_at": str(document.created_at)}
+        keep(tx, actor, store, once, stamp.at, **names)
+        return PutResult(document, created=current is None)
 
     return await app.storage.write(store, use)
 
 
+async def _as_put(
+    tx: Transaction, actor: Actor, store: StoreId, made: Mapping[str, str]
+) -> Document:
+    """The document as an earlier put left it, from the change that it made or found."""
+    change = await tx.get_change(actor.workspace, store, ChangeId(made["change"]))
+    if change is None or change.blob is None or change.size is None:
+        raise NotFound("what this request made is gone")
+    return Document(
+        id=change.document,
+        path=change.path,
+        blob=change.blob,
+        size=change.size,
+        change=change.id,
+        created_at=int(made["created_at"]),
+        updated_at=change.created_at,
+    )
+
+
 async def delete_document(
-    app: App, actor: Actor, store: StoreId, path: str, *, precondition: Precondition
+    app: App,
+    actor: Actor,
+    store: StoreId,
+    path: str,
+    *,
+    precondition: Precondition,
+    once: Once | None = None,
 ) -> None:
     """Removes the document, one revision of canonical.
 
@@ -96,9 +136,12 @@ async def delete_document(
 
     async def use(tx: Transaction) -> None:
         record, current = await guard.open_document(tx, actor, store, path, Action.WRITE)
+        if await replay(tx, actor, store, once) is not None:
+            return
         check_delete(path, current, precondition)
         target = Target(actor, record, await canonical(tx, actor, record))
         await apply(app, tx, target, [Edit(path, None, None, current)], stamp)
+        keep(tx, actor, store, once, stamp.at, change=stamp.changes[0])
 
     await app.storage.write(store, use)
 

@@ -20,6 +20,7 @@ from muniment.model.ids import (
 from muniment.model.stores import NAME_CHARACTERS_MAX, Workspace
 from muniment.model.text import check_name
 from muniment.service.app import App
+from muniment.service.idempotency import Once, keep, replay
 from muniment.service.paging import Page, Slice, page_of
 from muniment.service.revisions import actor_fields
 from muniment.storage.base import Transaction
@@ -31,10 +32,10 @@ _SECRET = re.compile(r"mun_([0-9a-f]{32})_[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 class NewKey(Struct, frozen=True):
-    """A key just made, with the one showing of its secret."""
+    """A key just made, with the one showing of its secret; None where the request is repeated."""
 
     key: ApiKey
-    secret: str
+    secret: str | None
 
 
 class Identity(Struct, frozen=True):
@@ -136,6 +137,7 @@ async def create_key(
     *,
     principal: str | None = None,
     expires_at: int | None = None,
+    once: Once | None = None,
 ) -> NewKey:
     """A key of `principal`, or of a new service principal of the key's name (R-40).
 
@@ -156,6 +158,13 @@ async def create_key(
     async def use(tx: Transaction) -> NewKey:
         if principal is not None and await tx.get_principal(actor.workspace, owner) is None:
             raise NotFound("no such principal", field="principal")
+        known = await replay(tx, actor, actor.workspace, once)
+        if known is not None:
+            found = await tx.get_key(actor.workspace, KeyId(known["key"]))
+            if found is None:
+                raise NotFound("no such API key")
+            return NewKey(found, None)
+        keep(tx, actor, actor.workspace, once, key.created_at, key=key.id)
         by = actor_fields(actor)
         if principal is None:
             made = Principal(owner, "service", name, None, key.created_at)
@@ -182,7 +191,7 @@ async def list_keys(app: App, actor: Actor, page: Page) -> Slice[ApiKey]:
     )
 
 
-async def revoke_key(app: App, actor: Actor, key: str) -> None:
+async def revoke_key(app: App, actor: Actor, key: str, *, once: Once | None = None) -> None:
     """Ends a key at once and for good. Administrators only; NotFound for an unknown one."""
     check_admin(actor)
     stamp = app.stamp("key.revoked")
@@ -191,6 +200,9 @@ async def revoke_key(app: App, actor: Actor, key: str) -> None:
         found = await tx.get_key(actor.workspace, KeyId(key))
         if found is None:
             raise NotFound("no such API key")
+        if await replay(tx, actor, actor.workspace, once) is not None:
+            return
+        keep(tx, actor, actor.workspace, once, stamp.at, key=found.id)
         if found.revoked_at is None:
             tx.revoke_key(actor.workspace, found.id, stamp.at)
             fact = stamp.fact(api_key=key, principal=found.principal, actor=actor_fields(actor))

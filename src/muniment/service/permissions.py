@@ -1,5 +1,7 @@
 """PermissionAssignments: who may grant, and to whom (C-024, R-40, wire.md Administration)."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from muniment.model.access import (
@@ -16,6 +18,7 @@ from muniment.model.ids import AssignmentId, KeyId, PrincipalId, StoreId, check_
 from muniment.model.owners import OWNER_ID_KINDS
 from muniment.service import guard
 from muniment.service.app import App
+from muniment.service.idempotency import Once, keep, replay
 from muniment.service.paging import Page, Slice, page_of
 from muniment.service.revisions import actor_fields
 from muniment.storage.base import Transaction
@@ -67,7 +70,9 @@ async def subject_exists(tx: Transaction, actor: Actor, subject: Subject, *, fie
         raise NotFound(f"no such {kind.replace('_', ' ')}", field=field)
 
 
-async def create_assignment(app: App, actor: Actor, store: StoreId, grant: Grant) -> Assignment:
+async def create_assignment(
+    app: App, actor: Actor, store: StoreId, grant: Grant, *, once: Once | None = None
+) -> Assignment:
     """Grants a subject rights on a store: administrators and the owning principal (R-40)."""
     check_grant(grant)
     stamp = app.stamp("assignment.created")
@@ -76,6 +81,13 @@ async def create_assignment(app: App, actor: Actor, store: StoreId, grant: Grant
     async def use(tx: Transaction) -> Assignment:
         await guard.open_store(tx, actor, store, Action.GRANT)
         subject = await resolve_subject(tx, actor, grant.subject)
+        known = await replay(tx, actor, store, once)
+        if known is not None:
+            found = await tx.get_assignment(actor.workspace, AssignmentId(known["assignment"]))
+            if found is None:
+                raise NotFound("no such permission assignment")
+            return found
+        keep(tx, actor, store, once, stamp.at, assignment=identifier)
         made = Assignment(identifier, store, subject, grant.read, grant.write, "granted", stamp.at)
         tx.put_assignment(actor.workspace, made)
         fact = stamp.fact(**assignment_fields(made), actor=actor_fields(actor))
@@ -113,26 +125,42 @@ async def list_assignments(
     return await page_of(app, actor, pins, page, fetch, admit=admit)
 
 
-async def delete_assignment(app: App, actor: Actor, assignment: AssignmentId) -> None:
+async def delete_assignment(
+    app: App, actor: Actor, assignment: AssignmentId, *, once: Once | None = None
+) -> None:
     """Ends an assignment at once. NotFound where it, or its store, is not visible."""
     stamp = app.stamp("assignment.deleted")
 
     async def use(tx: Transaction) -> None:
         absent = NotFound("no such permission assignment")
         found = await tx.get_assignment(actor.workspace, assignment)
-        if found is None:
+        known = await replay(tx, actor, actor.workspace, once)
+        place = _place(found, known)
+        if place is None:
             raise absent
         try:
-            await guard.open_store(tx, actor, found.store, Action.GRANT)
+            await guard.open_store(tx, actor, place, Action.GRANT)
         except NotFound:
             raise absent from None
-        if await tx.get_assignment(actor.workspace, assignment) is None:
+        # Under the store's lock: what another transaction ended meanwhile is seen here.
+        found = await tx.get_assignment(actor.workspace, assignment)
+        if await replay(tx, actor, actor.workspace, once) is not None:
+            return
+        if found is None:
             raise absent
+        keep(tx, actor, actor.workspace, once, stamp.at, store=found.store)
         tx.delete_assignment(actor.workspace, assignment)
         fact = stamp.fact(**assignment_fields(found), actor=actor_fields(actor))
         await tx.append(actor.workspace, actor.workspace, fact)
 
     await app.storage.write(None, use)
+
+
+def _place(found: Assignment | None, known: Mapping[str, str] | None) -> StoreId | None:
+    """The store of an assignment, also of one that an earlier request has ended."""
+    if found is not None:
+        return found.store
+    return None if known is None else StoreId(known["store"])
 
 
 def assignment_fields(assignment: Assignment) -> dict[str, object]:

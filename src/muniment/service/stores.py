@@ -43,6 +43,7 @@ from muniment.model.stores import (
 from muniment.model.text import check_name, check_text
 from muniment.service import guard
 from muniment.service.app import App
+from muniment.service.idempotency import Once, keep, replay
 from muniment.service.paging import PAGE_ITEMS_MAX, Page, Slice, page_of
 from muniment.service.permissions import (
     Grant,
@@ -89,7 +90,9 @@ class Access(Struct, frozen=True):
     reasons: list[str]
 
 
-async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
+async def create_store(
+    app: App, actor: Actor, new: NewStore, *, once: Once | None = None
+) -> StoreSummary:
     """A store with its empty initial revision, and its owner's assignment where it has one.
 
     A workspace's store mints none (C-042). Malformed for a bad field, NotFound for an unknown
@@ -105,11 +108,10 @@ async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
 
     async def use(tx: Transaction) -> StoreSummary:
         await _check_owner(tx, actor, owner)
-        tx.put_store(actor.workspace, record)
-        tx.put_revision(actor.workspace, record.id, revision)
-        tx.put_ref(actor.workspace, record.id, ref)
-        if new.default and owner.id is not None:
-            tx.put_default_store(actor.workspace, PrincipalId(owner.id), record.id)
+        known = await replay(tx, actor, actor.workspace, once)
+        if known is not None:
+            store, _ = await guard.open_store(tx, actor, StoreId(known["store"]), Action.INSPECT)
+            return await summarize(tx, actor, store)
         assignments = []
         for (grant, origin), identifier in zip(grants, ids, strict=True):
             subject = await resolve_subject(tx, actor, grant.subject)
@@ -124,8 +126,14 @@ async def create_store(app: App, actor: Actor, new: NewStore) -> StoreSummary:
                     record.created_at,
                 )
             )
+        tx.put_store(actor.workspace, record)
+        tx.put_revision(actor.workspace, record.id, revision)
+        tx.put_ref(actor.workspace, record.id, ref)
+        if new.default and owner.id is not None:
+            tx.put_default_store(actor.workspace, PrincipalId(owner.id), record.id)
         for assignment in assignments:
             tx.put_assignment(actor.workspace, assignment)
+        keep(tx, actor, actor.workspace, once, created.at, store=record.id)
         fact = created.fact(
             store=record.id,
             owner=owner_fields(owner),
@@ -180,7 +188,13 @@ async def list_stores(
 
 
 async def update_store(
-    app: App, actor: Actor, store: StoreId, expected_version: int, patch: StorePatch
+    app: App,
+    actor: Actor,
+    store: StoreId,
+    expected_version: int,
+    patch: StorePatch,
+    *,
+    once: Once | None = None,
 ) -> StoreSummary:
     """Changes the store's own fields, compare-and-swap on its version (C-206).
 
@@ -194,6 +208,8 @@ async def update_store(
         record, _ = await guard.open_store(tx, actor, store, Action.ADMINISTER)
         if patch.promotion_policy is not UNSET:
             check_admin(actor)
+        if await replay(tx, actor, store, once) is not None:
+            return await summarize(tx, actor, record)
         if record.status == "archived":
             raise ReadOnly("the store is archived")
         check_version(record, expected_version)
@@ -209,6 +225,7 @@ async def update_store(
             _set_default(tx, actor, summary, patch.default)
             summary = structs.replace(summary, default=patch.default)
             names.append("default")
+        keep(tx, actor, store, once, stamp.at, store=store)
         tx.put_store(actor.workspace, changed)
         fact = stamp.fact(
             store=store, version=changed.version, fields=names, actor=actor_fields(actor)
@@ -220,14 +237,17 @@ async def update_store(
 
 
 async def archive_store(
-    app: App, actor: Actor, store: StoreId, expected_version: int
+    app: App, actor: Actor, store: StoreId, expected_version: int, *, once: Once | None = None
 ) -> StoreSummary:
     """Makes the store read-only for good; one that is archived already stays as it is."""
     stamp = app.stamp("memory.store_archived")
 
     async def use(tx: Transaction) -> StoreSummary:
         record, _ = await guard.open_store(tx, actor, store, Action.ADMINISTER)
+        if await replay(tx, actor, store, once) is not None:
+            return await summarize(tx, actor, record)
         check_version(record, expected_version)
+        keep(tx, actor, store, once, stamp.at, store=store)
         if record.status == "archived":
             return await summarize(tx, actor, record)
         changed = structs.replace(

@@ -26,6 +26,7 @@ from muniment.model.documents import Document, DocumentItem
 from muniment.model.events import Event, Fact, Head
 from muniment.model.ids import (
     AssignmentId,
+    ChangeId,
     DelegationId,
     JobId,
     KeyId,
@@ -290,6 +291,11 @@ class Revisions(Protocol):
 
     def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
         """Records a change; its id and its (revision, path, n) are free."""
+
+    async def get_change(
+        self, workspace: WorkspaceId, store: StoreId, change: ChangeId
+    ) -> Change | None:
+        """The change, or None."""
 
     async def list_changes(
         self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int

@@ -21,6 +21,7 @@ from muniment.model.documents import Document, DocumentItem
 from muniment.model.events import TYPES, Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
+    ChangeId,
     PoolId,
     PrincipalId,
     StoreId,
@@ -321,6 +322,11 @@ class InMemoryTransaction(InMemoryIdentities, InMemoryJobs, InMemoryInspection):
         t.numbered.add((*part, change.revision, change.path), change.n, change.id)
         if change.seq is not None:
             t.landed.add((*part, change.path), (change.seq, change.n), change)
+
+    async def get_change(
+        self, workspace: WorkspaceId, store: StoreId, change: ChangeId
+    ) -> Change | None:
+        return self._reading().changes.get((workspace, store), change)
 
     async def list_changes(
         self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int

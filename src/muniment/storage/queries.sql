@@ -244,6 +244,11 @@ DELETE FROM documents WHERE workspace_id = :workspace AND store_id = :store AND 
 SELECT revision_id, parent_id, tree_hash, documents, total_bytes, kind, actor, created_at
 FROM revisions WHERE workspace_id = :workspace AND store_id = :store AND revision_id = :revision
 
+-- name: get_change
+SELECT change_id, revision_id, path, n, document_id, operation, moved_from, blob_id, size, seq,
+  actor, created_at
+FROM changes WHERE workspace_id = :workspace AND store_id = :store AND change_id = :change
+
 -- name: list_changes
 SELECT change_id, revision_id, path, n, document_id, operation, moved_from, blob_id, size, seq,
   actor, created_at

@@ -17,6 +17,7 @@ from muniment.model.errors import Unavailable
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import (
     AssignmentId,
+    ChangeId,
     PoolId,
     PrincipalId,
     StoreId,
@@ -361,6 +362,14 @@ class SqlTransaction(SqlIdentities, SqlJobs, SqlInspection):
 
     def put_change(self, workspace: WorkspaceId, store: StoreId, change: Change) -> None:
         self._insert("changes", workspace, to_bytes(store), *rows.change_values(change))
+
+    async def get_change(
+        self, workspace: WorkspaceId, store: StoreId, change: ChangeId
+    ) -> Change | None:
+        row = await self._row(
+            "get_change", workspace, store=to_bytes(store), change=to_bytes(change)
+        )
+        return None if row is None else rows.change(row)
 
     async def list_changes(
         self, workspace: WorkspaceId, store: StoreId, path: str, up_to: int, limit: int

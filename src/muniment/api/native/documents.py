@@ -37,6 +37,7 @@ async def put_document(app: App, call: Call) -> Reply:
         path,
         call.json(shapes.DocumentPut).content,
         precondition=precondition(call),
+        once=call.once(app),
     )
     status = 201 if result.created else 200
     return Reply(status, shapes.document_meta(result.document), [etag(result.document)])
@@ -46,7 +47,12 @@ async def delete_document(app: App, call: Call) -> Reply:
     """204."""
     path = call.required("path")
     await documents.delete_document(
-        app, call.who(), store_id(call), path, precondition=precondition(call)
+        app,
+        call.who(),
+        store_id(call),
+        path,
+        precondition=precondition(call),
+        once=call.once(app),
     )
     return Reply(204)
 

@@ -1,5 +1,7 @@
 """Routes of keys, principals, delegations and other owners (wire.md Administration)."""
 
+from msgspec import UNSET
+
 from muniment.api.http import Call, Reply, Route
 from muniment.api.native import shapes
 from muniment.model.errors import NotFound
@@ -32,9 +34,16 @@ async def create_key(app: App, call: Call) -> Reply:
     if body.expires_at is not None:
         expires = shapes.read_time(body.expires_at, "expires_at")
     made = await keys.create_key(
-        app, call.who(), body.name, body.role, principal=body.principal, expires_at=expires
+        app,
+        call.who(),
+        body.name,
+        body.role,
+        principal=body.principal,
+        expires_at=expires,
+        once=call.once(app),
     )
-    return Reply(201, shapes.key_shape(made.key, made.secret))
+    secret = UNSET if made.secret is None else made.secret
+    return Reply(201, shapes.key_shape(made.key, secret))
 
 
 async def list_keys(app: App, call: Call) -> Reply:
@@ -48,7 +57,7 @@ async def revoke_key(app: App, call: Call) -> Reply:
     identifier = call.params["key"]
     if not is_id("key", identifier):
         raise NotFound("no such API key")
-    await keys.revoke_key(app, call.who(), identifier)
+    await keys.revoke_key(app, call.who(), identifier, once=call.once(app))
     return Reply(204)
 
 
@@ -56,7 +65,7 @@ async def create_principal(app: App, call: Call) -> Reply:
     """201 with the principal."""
     body = call.json(shapes.PrincipalCreate)
     made = await identities.create_principal(
-        app, call.who(), body.name, body.kind, external_id=body.external_id
+        app, call.who(), body.name, body.kind, external_id=body.external_id, once=call.once(app)
     )
     return Reply(201, shapes.principal_shape(made))
 
@@ -72,7 +81,9 @@ async def create_delegation(app: App, call: Call) -> Reply:
     body = call.json(shapes.DelegationCreate)
     actor = call.who()
     delegate = shapes.read_subject(body.delegate, "delegate", actor.workspace)
-    made = await identities.create_delegation(app, actor, body.principal, delegate)
+    made = await identities.create_delegation(
+        app, actor, body.principal, delegate, once=call.once(app)
+    )
     return Reply(201, shapes.delegation_shape(made))
 
 
@@ -87,21 +98,25 @@ async def delete_delegation(app: App, call: Call) -> Reply:
     identifier = call.params["delegation"]
     if not is_id("delegation", identifier):
         raise NotFound("no such delegation")
-    await identities.delete_delegation(app, call.who(), DelegationId(identifier))
+    await identities.delete_delegation(
+        app, call.who(), DelegationId(identifier), once=call.once(app)
+    )
     return Reply(204)
 
 
 async def create_agent(app: App, call: Call) -> Reply:
     """201 with the agent, as far as it can own stores."""
     body = call.json(shapes.OwnerCreate)
-    made = await identities.create_owner(app, call.who(), "agent_definition", body.name)
+    made = await identities.create_owner(
+        app, call.who(), "agent_definition", body.name, once=call.once(app)
+    )
     return Reply(201, shapes.owner_shape(made))
 
 
 async def create_session(app: App, call: Call) -> Reply:
     """201 with the Session, as far as it can own stores."""
     body = call.json(shapes.OwnerCreate)
-    made = await identities.create_owner(app, call.who(), "session", body.name)
+    made = await identities.create_owner(app, call.who(), "session", body.name, once=call.once(app))
     return Reply(201, shapes.owner_shape(made))
 
 
@@ -109,7 +124,7 @@ async def create_scope(app: App, call: Call) -> Reply:
     """201 with the surface scope."""
     body = call.json(shapes.ScopeCreate)
     made = await identities.create_owner(
-        app, call.who(), "surface_scope", body.name, scope_kind=body.kind
+        app, call.who(), "surface_scope", body.name, scope_kind=body.kind, once=call.once(app)
     )
     return Reply(201, shapes.owner_shape(made))
 

@@ -14,7 +14,7 @@ async def create_assignment(app: App, call: Call) -> Reply:
     body = call.json(shapes.AssignmentCreate)
     actor = call.who()
     grant = read_grant(body.subject, body.permissions, "", actor.workspace)
-    made = await permissions.create_assignment(app, actor, _store(body), grant)
+    made = await permissions.create_assignment(app, actor, _store(body), grant, once=call.once(app))
     return Reply(201, shapes.assignment_shape(made))
 
 
@@ -33,7 +33,9 @@ async def delete_assignment(app: App, call: Call) -> Reply:
     identifier = call.params["assignment"]
     if not is_id("assignment", identifier):
         raise NotFound("no such permission assignment")
-    await permissions.delete_assignment(app, call.who(), AssignmentId(identifier))
+    await permissions.delete_assignment(
+        app, call.who(), AssignmentId(identifier), once=call.once(app)
+    )
     return Reply(204)
 
 
