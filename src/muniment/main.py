@@ -45,6 +45,8 @@ from muniment.settings import (
 from muniment.storage.base import Storage
 from muniment.storage.sealing import Sealer
 
+TIME_MAX = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger("muniment")
@@ -82,13 +84,13 @@ random_bytes = Randomness()
 
 
 def now() -> int:
-    """UTC microseconds."""
-    return time.time_ns() // 1000
+    """UTC microseconds, within the years that a time can be written in."""
+    return min(max(time.time_ns() // 1000, 0), TIME_MAX)
 
 
 def new_id(kind: str) -> str:
     """An id of `kind` (a key of PREFIXES): 48 bits of milliseconds, then 80 random ones."""
-    milliseconds = time.time_ns() // 1_000_000
+    milliseconds = now() // 1000
     return f"{PREFIXES[kind]}_{milliseconds:012x}{random_bytes(10).hex()}"
 
 

@@ -442,6 +442,9 @@ class RevisionCases:
                 kept = await tx.get_revision(home.workspace, home.store.id, step.revision.id)
                 assert kept == step.revision
                 assert await tx.get_revision(home.workspace, other.id, kept.id) is None
+                change = await tx.get_change(home.workspace, home.store.id, step.change.id)
+                assert change == step.change
+                assert await tx.get_change(home.workspace, other.id, step.change.id) is None
             absent = build.new_id("revision")
             assert await tx.get_revision(home.workspace, home.store.id, absent) is None
 
