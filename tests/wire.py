@@ -181,7 +181,7 @@ async def finish_jobs(app: App) -> int:
     fields = {name: getattr(app, name) for name in app.__dataclass_fields__}
     later = App(**{**fields, "now": lambda: app.now() + DAY})
     finished = 0
-    while (lease := await claim_next(later)) is not None:
+    while (lease := await claim_next(later, tuple(HANDLERS))) is not None:
         ran = await run_leased(later, lease, HANDLERS[lease.job.kind])
         assert ran.outcome is Outcome.DONE, ran
         finished += 1

@@ -38,7 +38,7 @@ async def work(app: App) -> None:
 
 async def work_once(app: App) -> bool:
     """Runs one job that is due; False where there is none."""
-    lease = await claim_next(app)
+    lease = await claim_next(app, tuple(HANDLERS))
     if lease is None:
         return False
     ran = await run_leased(app, lease, HANDLERS[lease.job.kind])

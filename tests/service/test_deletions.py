@@ -2,10 +2,9 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import apsw
 import pytest
@@ -15,37 +14,13 @@ from muniment.model.documents import Absent
 from muniment.model.errors import Failure, NotFound, Unavailable
 from muniment.model.ids import DEFAULT_WORKSPACE, StoreId
 from muniment.service import deletions, documents, events, permissions, stores
-from muniment.service.app import App
 from muniment.service.paging import Page
 from muniment.service.permissions import Grant
 from muniment.storage.base import Storage, Transaction
 from wire import Wire, check_chain, document_url, error_of, finish_jobs, wired
+from working import failing
 
-T = TypeVar("T")
 WORKSPACE = DEFAULT_WORKSPACE
-
-
-class Failing:
-    """A storage that goes away after so many writes: the crash between two steps."""
-
-    def __init__(self, inner: Storage, writes: int) -> None:
-        self.inner = inner
-        self.writes = writes
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    async def write(self, group: str | None, use: Callable[[Transaction], Awaitable[T]]) -> T:
-        if self.writes == 0:
-            raise Unavailable("the process has died")
-        self.writes -= 1
-        return await self.inner.write(group, use)
-
-
-def failing(app: App, writes: int) -> App:
-    """The app over a storage that fails after so many writes."""
-    fields = {name: getattr(app, name) for name in app.__dataclass_fields__}
-    return App(**{**fields, "storage": Failing(app.storage, writes)})
 
 
 @asynccontextmanager

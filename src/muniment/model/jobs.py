@@ -26,6 +26,7 @@ class Job(Struct, frozen=True):
 
     `run_at` is when it is due; while it is leased, that is when the lease ends. `fence` counts the
     claims. `failure` names what the last attempt failed of, `parked_at` when it was given up.
+    Where only a newer program knows the kind, `subject` is the id's digits without their prefix.
     """
 
     id: JobId
@@ -61,7 +62,12 @@ def failed(job: Job, failure: str, at: int) -> Job:
     parked = at if job.attempts >= ATTEMPTS_MAX else None
     pause = min(2 ** max(job.attempts - 1, 0), PAUSE_SECONDS_MAX)
     return structs.replace(
-        job, run_at=at + pause * _SECOND, lease_until=None, failure=failure, parked_at=parked
+        job,
+        run_at=at + pause * _SECOND,
+        attempts=min(job.attempts, ATTEMPTS_MAX),
+        lease_until=None,
+        failure=failure,
+        parked_at=parked,
     )
 
 

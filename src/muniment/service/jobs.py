@@ -4,7 +4,9 @@ A handler is a use case that can be run again from the start. It renews its leas
 its transactions (`Lease.renew`), so a worker that was taken for dead writes nothing any more.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 
 from msgspec import Struct
@@ -37,6 +39,10 @@ class LostLease(Exception):
     """Another worker has claimed the job since; it never reaches a caller."""
 
 
+class LostWorkers(Exception):
+    """As many attempts as there may be have begun, and no worker has lived to end the last."""
+
+
 class Lease(Struct, frozen=True):
     """A job that this worker holds."""
 
@@ -55,32 +61,51 @@ Handler = Callable[[App, Lease], Awaitable[bool]]
 LATER_SECONDS = 60
 
 
-async def claim_next(app: App) -> Lease | None:
-    """The lease of a due job of any workspace; None where none is, or others were first."""
+async def claim_next(app: App, kinds: Sequence[str]) -> Lease | None:
+    """The lease of a due job of any workspace; None where none is, or others were first.
+
+    Jobs of other kinds than these are left to programs that know them, and keep nobody waiting.
+    """
     now = app.now()
-    for workspace, job in await app.storage.read(lambda tx: tx.due_jobs(now, jobs.CLAIMS_AT_ONCE)):
-        until = jobs.lease_end(now)
-
-        async def claim(
-            tx: Transaction, workspace: WorkspaceId = workspace, job: Job = job, until: int = until
-        ) -> Job | None:
-            return await tx.claim_job(workspace, job, until)
-
-        claimed = await app.storage.write(workspace, claim)
+    due = await app.storage.read(
+        lambda tx: tx.due_jobs(now, kinds, jobs.CLAIMS_AT_ONCE), single=True
+    )
+    for workspace, job in due:
+        claimed = await _claim(app, workspace, job)
         if claimed is not None:
             return Lease(workspace, claimed)
     return None
 
 
+async def _claim(app: App, workspace: WorkspaceId, job: Job) -> Job | None:
+    """The job, leased; None where another was first. Cancelled, it gives back what it takes."""
+
+    async def use(tx: Transaction) -> Job | None:
+        return await tx.claim_job(workspace, job, jobs.lease_end(app.now()))
+
+    claiming = asyncio.ensure_future(app.storage.write(None, use))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            claimed = await claiming
+            if claimed is not None:
+                await _record(app, workspace, jobs.postponed(claimed, app.now()), done=False)
+        raise
+
+
 async def run_leased(app: App, lease: Lease, handler: Handler) -> Ran:
     """Runs the job and records what came of it: finished, due again later, failed or parked.
 
-    Of a failure its name is recorded and never its text, which might hold content. Cancelled, it
-    gives the job back at once.
+    Of a failure its name is recorded and never its text, which might hold content. A job whose
+    attempts all began and did not end is parked unrun: it may be what ends its workers. Cancelled,
+    it gives the job back at once.
     """
     workspace, job = lease.workspace, lease.job
     error: Exception | None = None
     try:
+        if job.attempts > jobs.ATTEMPTS_MAX:
+            raise LostWorkers(job.id)
         done = await handler(app, lease)
         outcome = Outcome.DONE if done else Outcome.LATER
         left = jobs.postponed(job, app.now(), seconds=LATER_SECONDS)
@@ -91,7 +116,9 @@ async def run_leased(app: App, lease: Lease, handler: Handler) -> Ran:
         left = jobs.failed(job, type(failure).__name__, app.now())
         outcome = Outcome.FAILED if left.parked_at is None else Outcome.PARKED
     except BaseException:
-        await _record(app, workspace, jobs.postponed(job, app.now()), done=False)
+        # Where the database does not answer either, the lease ends by itself.
+        with suppress(Exception):
+            await _record(app, workspace, jobs.postponed(job, app.now()), done=False)
         raise
     await _record(app, workspace, left, done=outcome is Outcome.DONE)
     return Ran(outcome, error)
@@ -104,4 +131,5 @@ async def _record(app: App, workspace: WorkspaceId, job: Job, *, done: bool) -> 
         else:
             tx.return_job(workspace, job)
 
-    await app.storage.write(workspace, use)
+    # Alone: sharing a commit could mean to hold the stream's head while waiting for the job.
+    await app.storage.write(None, use)

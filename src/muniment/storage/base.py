@@ -47,6 +47,9 @@ T = TypeVar("T")
 SUBJECTS_MAX = 6
 """The most subject ids that are asked about at once; there is at least one."""
 
+KINDS_ASKED_MAX = 8
+"""The most kinds of jobs that are asked about at once; there is at least one."""
+
 LIST_MAX = 201
 """The most rows a list method is asked for: the largest page and one more."""
 
@@ -404,16 +407,19 @@ class Jobs(Protocol):
     async def list_jobs(self, workspace: WorkspaceId, after: JobId | None, limit: int) -> list[Job]:
         """At most `limit` unfinished jobs with ids above `after`, in order, parked ones too."""
 
-    async def due_jobs(self, now: int, limit: int) -> list[tuple[WorkspaceId, Job]]:
-        """At most `limit` jobs of all workspaces that are due and not parked, earliest first.
+    async def due_jobs(
+        self, now: int, kinds: Sequence[str], limit: int
+    ) -> list[tuple[WorkspaceId, Job]]:
+        """At most `limit` jobs of these kinds and of all workspaces that are due, earliest first.
 
-        For workers only, which claim each in its own workspace.
+        Parked ones are not due. For workers only, which claim each in its own workspace.
         """
 
     async def claim_job(self, workspace: WorkspaceId, job: Job, until: int) -> Job | None:
         """The job, one attempt and one fence further, leased and not due until `until`.
 
-        None where its fence is another one, or it is gone: of several claims one wins.
+        None where its fence or its `run_at` is another one, or it is parked or gone: of several
+        claims one wins, and none takes a job that its holder has just renewed or given back.
         """
 
     async def hold_job(self, workspace: WorkspaceId, job: Job, until: int) -> bool:

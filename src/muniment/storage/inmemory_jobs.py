@@ -1,5 +1,6 @@
 """Jobs with their leases, and the receipts of idempotency keys, in the oracle."""
 
+from collections.abc import Sequence
 from itertools import chain
 
 from msgspec import structs
@@ -7,6 +8,7 @@ from msgspec import structs
 from muniment.model.ids import JobId, WorkspaceId
 from muniment.model.jobs import KINDS, Job
 from muniment.model.receipts import Receipt
+from muniment.storage.base import KINDS_ASKED_MAX
 from muniment.storage.inmemory_running import Running, page
 from muniment.storage.inmemory_tables import require, require_id
 
@@ -41,17 +43,24 @@ class InMemoryJobs(Running):
     async def list_jobs(self, workspace: WorkspaceId, after: JobId | None, limit: int) -> list[Job]:
         return page(self._reading().jobs.values((workspace,), after), limit)
 
-    async def due_jobs(self, now: int, limit: int) -> list[tuple[WorkspaceId, Job]]:
+    async def due_jobs(
+        self, now: int, kinds: Sequence[str], limit: int
+    ) -> list[tuple[WorkspaceId, Job]]:
         t = self._reading()
+        require(1 <= len(kinds) <= KINDS_ASKED_MAX, f"{len(kinds)} kinds")
         jobs = chain.from_iterable(
             ((row.id, job) for job in t.jobs.values((row.id,))) for row in t.workspaces.values(())
         )
-        due = [(owner, job) for owner, job in jobs if job.parked_at is None and job.run_at <= now]
+        due = [
+            (owner, job)
+            for owner, job in jobs
+            if job.kind in kinds and job.parked_at is None and job.run_at <= now
+        ]
         return page(sorted(due, key=lambda item: (item[1].run_at, item[0], item[1].id)), limit)
 
     async def claim_job(self, workspace: WorkspaceId, job: Job, until: int) -> Job | None:
         held = self._held(workspace, job)
-        if held is None:
+        if held is None or held.run_at != job.run_at or held.parked_at is not None:
             return None
         claimed = structs.replace(
             held,

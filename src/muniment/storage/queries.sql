@@ -316,12 +316,15 @@ ORDER BY job_id LIMIT :limit
 -- name: due_jobs
 SELECT workspace_id, job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until,
   failure, parked_at
-FROM jobs WHERE parked_at IS NULL AND run_at <= :now
+FROM jobs
+WHERE parked_at IS NULL AND run_at <= :now
+  AND kind IN (:kind_1, :kind_2, :kind_3, :kind_4, :kind_5, :kind_6, :kind_7, :kind_8)
 ORDER BY run_at, workspace_id, job_id LIMIT :limit
 
 -- name: claim_job
 UPDATE jobs SET fence = fence + 1, attempts = attempts + 1, run_at = :until, lease_until = :until
-WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence
+WHERE workspace_id = :workspace AND job_id = :job AND fence = :fence AND run_at = :run_at
+  AND parked_at IS NULL
 RETURNING job_id, kind, subject_id, created_at, run_at, attempts, fence, lease_until, failure,
   parked_at
 

@@ -30,7 +30,7 @@ from muniment.model.owners import OWNER_ID_KINDS, OwnerRow
 from muniment.model.receipts import Receipt
 from muniment.model.revisions import Change, Revision
 from muniment.model.stores import STATUSES, Owner, Ref, StoreRecord, StoreSummary, Workspace
-from muniment.storage.base import SUBJECTS_MAX
+from muniment.storage.base import KINDS_ASKED_MAX, SUBJECTS_MAX
 
 Row = tuple[Any, ...]
 
@@ -40,7 +40,11 @@ STORE_WIDTH = 17
 
 _SLOTS = {
     name: tuple(f"{name}_{n + 1}" for n in range(count))
-    for name, count in (("subject", SUBJECTS_MAX), ("status", STATUSES_MAX))
+    for name, count in (
+        ("subject", SUBJECTS_MAX),
+        ("status", STATUSES_MAX),
+        ("kind", KINDS_ASKED_MAX),
+    )
 }
 _SUBJECT_TAGS = {"prin": b"p", "wsp": b"w", "agent": b"a", "sess": b"s", "scope": b"c"}
 
@@ -214,9 +218,13 @@ def event(row: Row) -> Event:
 
 
 def job(row: Row) -> Job:
-    """From job_id, kind, subject_id and the rest in the order of the schema."""
-    kind = row[1]
-    subject = f"{PREFIXES[KINDS[kind]]}_{row[2].hex()}"
+    """From job_id, kind, subject_id and the rest in the order of the schema.
+
+    The subject of a kind that only a newer program knows has no prefix.
+    """
+    kind, subject = row[1], row[2].hex()
+    if kind in KINDS:
+        subject = f"{PREFIXES[KINDS[kind]]}_{subject}"
     return Job(JobId("job_" + row[0].hex()), kind, subject, *row[3:10])
 
 
@@ -388,6 +396,11 @@ def subject_bytes(identifier: str) -> bytes:
 def subjects(ids: tuple[str, ...]) -> dict[str, Any]:
     """The values of a statement's subject slots; not to be changed."""
     return padded("subject", [subject_bytes(subject) for subject in ids])
+
+
+def kinds(names: Sequence[str]) -> dict[str, Any]:
+    """The values of a statement's slots for kinds of jobs."""
+    return padded("kind", names)
 
 
 def moved_ref(workspace: str, store_and_name: str, old: Ref, new: Ref) -> dict[str, Any]:

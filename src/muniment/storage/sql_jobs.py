@@ -1,5 +1,6 @@
 """Jobs with their leases, and the receipts of idempotency keys, over SQL."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from muniment.model.ids import JobId, WorkspaceId, to_bytes
@@ -32,13 +33,16 @@ class SqlJobs(Running):
         found = await self._rows("list_jobs", workspace, after=rows.after(after), limit=limit)
         return [rows.job(row) for row in found]
 
-    async def due_jobs(self, now: int, limit: int) -> list[tuple[WorkspaceId, Job]]:
-        found = await self._executor.rows("due_jobs", {"now": now, "limit": limit})
+    async def due_jobs(
+        self, now: int, kinds: Sequence[str], limit: int
+    ) -> list[tuple[WorkspaceId, Job]]:
+        values = {"now": now, "limit": limit, **rows.kinds(kinds)}
+        found = await self._executor.rows("due_jobs", values)
         return [(rows.workspace_id(row[0]), rows.job(row[1:])) for row in found]
 
     async def claim_job(self, workspace: WorkspaceId, job: Job, until: int) -> Job | None:
         self.writes += 1
-        row = await self._row("claim_job", workspace, **_held(job), until=until)
+        row = await self._row("claim_job", workspace, **_held(job), run_at=job.run_at, until=until)
         return None if row is None else rows.job(row)
 
     async def hold_job(self, workspace: WorkspaceId, job: Job, until: int) -> bool:

@@ -9,11 +9,16 @@ import msgspec
 import pytest
 
 from muniment.model.ids import WorkspaceId
-from muniment.model.jobs import Job
+from muniment.model.jobs import ERASE_STORE, Job
 from muniment.model.receipts import Receipt
 from muniment.storage.base import Storage, Transaction
 from muniment.testing.builders import Builder, doing, enqueueing, make_home
 from muniment.testing.storage_events import erase
+
+
+def give_back(workspace: WorkspaceId, job: Job, tx: Transaction) -> None:
+    """Gives the job back, as a use."""
+    tx.return_job(workspace, job)
 
 
 class JobCases:
@@ -64,9 +69,13 @@ class JobCases:
             key=lambda item: (item[1].run_at, item[0], item[1].id),
         )
         assert len(expected) == 4
-        assert await storage.read(lambda tx: tx.due_jobs(70, 9)) == expected
-        assert await storage.read(lambda tx: tx.due_jobs(70, 3)) == expected[:3]
-        assert await storage.read(lambda tx: tx.due_jobs(49, 3)) == []
+        kinds = (ERASE_STORE,)
+        assert await storage.read(lambda tx: tx.due_jobs(70, kinds, 9)) == expected
+        assert await storage.read(lambda tx: tx.due_jobs(70, kinds, 3)) == expected[:3]
+        assert await storage.read(lambda tx: tx.due_jobs(49, kinds, 3)) == []
+        several = ("dream", ERASE_STORE, "curation")
+        assert await storage.read(lambda tx: tx.due_jobs(70, several, 9)) == expected
+        assert await storage.read(lambda tx: tx.due_jobs(70, ("dream",), 9)) == []
 
     async def test_a_claim_takes_the_lease_and_the_old_holder_changes_nothing(
         self, storage: Storage
@@ -104,6 +113,26 @@ class JobCases:
         assert await storage.read(lambda tx: tx.get_job(ws, job.id)) == parked
         await storage.write(ws, doing(lambda tx: tx.finish_job(ws, parked)))
         assert await storage.read(lambda tx: tx.list_jobs(ws, None, 9)) == []
+
+    async def test_a_claim_takes_no_job_that_was_renewed_given_back_or_parked_meanwhile(
+        self, storage: Storage
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, job = home.workspace, build.job(home.store.id)
+        await storage.write(None, enqueueing(ws, job))
+        held = await storage.write(ws, lambda tx: tx.claim_job(ws, job, 100))
+        assert held is not None
+        for meanwhile in (
+            msgspec.structs.replace(held, run_at=150, lease_until=150),
+            msgspec.structs.replace(held, run_at=107, lease_until=None, failure="Unavailable"),
+            msgspec.structs.replace(held, lease_until=None, parked_at=9),
+        ):
+            await storage.write(ws, doing(partial(give_back, ws, meanwhile)))
+            assert await storage.write(ws, lambda tx: tx.claim_job(ws, held, 200)) is None
+            assert await storage.read(lambda tx: tx.get_job(ws, job.id)) == meanwhile
+        await storage.write(ws, doing(partial(give_back, ws, held)))
+        assert await storage.write(ws, lambda tx: tx.claim_job(ws, held, 200)) is not None
 
     async def test_of_many_claims_of_one_job_one_wins(self, storage: Storage) -> None:
         build = Builder()

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from muniment.model.access import Subject
 from muniment.model.documents import Document
 from muniment.model.ids import StoreId, WorkspaceId
-from muniment.model.jobs import Job
+from muniment.model.jobs import ERASE_STORE, Job
 from muniment.model.receipts import Receipt
 from muniment.model.revisions import CANONICAL
 from muniment.model.stores import Owner, Ref, StoreRecord
@@ -435,11 +435,16 @@ class StorageMachine(RuleBasedStateMachine):
         data=st.data(),
         step=st.sampled_from(("claim", "hold", "return")),
         fence=st.integers(0, 2),
-        at=st.integers(0, 9),
+        at=st.sampled_from((1, 3, 7)),
+        due=st.sampled_from((None, 1, 3, 7)),
     )
-    def lease_job(self, data: st.DataObject, step: str, fence: int, at: int) -> None:
-        """Claims, holds or gives back a job under a fence that may be another's."""
-        job = msgspec.structs.replace(data.draw(st.sampled_from(self.jobs)), fence=fence)
+    def lease_job(
+        self, data: st.DataObject, step: str, fence: int, at: int, *, due: int | None
+    ) -> None:
+        """Claims, holds or gives back a job as it may have been seen before."""
+        job = data.draw(st.sampled_from(self.jobs))
+        seen = job.run_at if due is None else due
+        job = msgspec.structs.replace(job, fence=fence, run_at=seen)
 
         async def use(tx: Transaction) -> object:
             answer: object = None
@@ -451,7 +456,11 @@ class StorageMachine(RuleBasedStateMachine):
                 parked = at if at > 5 else None
                 returned = msgspec.structs.replace(job, failure="Lost", parked_at=parked)
                 tx.return_job(self.ws, returned)
-            return answer, await tx.due_jobs(at, 9), await tx.get_job(self.ws, job.id)
+            return (
+                answer,
+                await tx.due_jobs(at, (ERASE_STORE, "x"), 9),
+                await tx.get_job(self.ws, job.id),
+            )
 
         self.pair.write(self.ws, use)
 
