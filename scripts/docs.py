@@ -31,8 +31,9 @@ from muniment.api.native.shapes import Body
 from muniment.client.asynchronous import AsyncClient
 from muniment.client.errors import BY_TYPE
 from muniment.client.transport import AsyncInProcess
-from muniment.model import events, ids
+from muniment.model import events, ids, jobs
 from muniment.model.events import Fact
+from muniment.service.app import App
 from muniment.storage import base
 from muniment.storage.base import Storage, Transaction, Use
 from muniment.storage.inmemory import InMemoryStorage
@@ -428,6 +429,7 @@ async def everything() -> list[tuple[str, Fact]]:
         key = (Path(home) / "credentials").read_text("utf-8").strip()
         async with AsyncClient(key=key, transport=AsyncInProcess(opened)) as client:
             await do_all(client)
+            await client.jobs.retry(await unfinished_job(app))
         await watched.stop()
     return watched.facts
 
@@ -452,6 +454,18 @@ async def do_all(client: AsyncClient) -> None:
     await client.delegations.delete(delegation.id)
     await client.keys.revoke(key.id)
     await client.stores.delete(store.id)
+
+
+async def unfinished_job(app: App) -> str:
+    """A job of the workspace `default` that nobody works on; its id."""
+    subject = ids.StoreId(app.new_id("store"))
+    job = jobs.new_job(ids.JobId(app.new_id("job")), jobs.ERASE_STORE, subject, app.now())
+
+    async def use(tx: Transaction) -> None:
+        tx.enqueue(ids.DEFAULT_WORKSPACE, job)
+
+    await app.storage.write(None, use)
+    return job.id
 
 
 # Pages

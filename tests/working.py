@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import pytest
+from msgspec import structs
+
+from muniment.model import jobs
 from muniment.model.errors import Unavailable
-from muniment.model.ids import StoreId
-from muniment.model.jobs import Job
+from muniment.model.ids import DEFAULT_WORKSPACE, JobId, StoreId
+from muniment.model.jobs import Job, new_job
 from muniment.service import deletions
 from muniment.service.app import App
 from muniment.storage.base import Storage, Transaction
@@ -82,7 +86,34 @@ async def leave_job(wire: Wire, documents: int = 0, *, seconds_ago: float = 3600
     raise AssertionError("the deletion has ended")
 
 
+async def leave_unknown_job(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job long due of a kind that only a newer program knows, which shares this database."""
+    made = new_job(JobId(wire.app.new_id("job")), "dream", wire.app.new_id("store"), 1)
+
+    async def use(tx: Transaction) -> None:
+        tx.enqueue(DEFAULT_WORKSPACE, made)
+
+    with monkeypatch.context() as newer:
+        newer.setitem(jobs.KINDS, "dream", "store")
+        await wire.storage.write(None, use)
+    return made
+
+
+async def leave_parked_job(wire: Wire, documents: int = 0) -> Job:
+    """A job that was given up after its last attempt."""
+    await leave_job(wire, documents)
+    (job,) = await jobs_of(wire)
+    parked = structs.replace(
+        job, attempts=12, lease_until=None, failure="Unavailable", parked_at=wire.app.now()
+    )
+
+    async def use(tx: Transaction) -> None:
+        tx.return_job(DEFAULT_WORKSPACE, parked)
+
+    await wire.storage.write(None, use)
+    return parked
+
+
 async def jobs_of(wire: Wire) -> list[Job]:
     """Every job of workspace `default`, as its storage has it."""
-    workspace = (await wire.actor()).workspace
-    return await wire.storage.read(lambda tx: tx.list_jobs(workspace, None, 200))
+    return await wire.storage.read(lambda tx: tx.list_jobs(DEFAULT_WORKSPACE, None, 200))

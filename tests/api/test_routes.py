@@ -13,6 +13,7 @@ from muniment.api.http import Route
 from muniment.api.native.envelope import STATUS
 from muniment.model import errors
 from wire import BASE, Person, Wire, document_url, error_of
+from working import jobs_of, leave_job
 
 ROUTES = native.dialect(BASE).routes
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/docs/errors")
@@ -70,6 +71,8 @@ async def victim(wire: Wire) -> tuple[Person, dict[str, str]]:
     made = await ada.client.post(
         "/v1/delegations", json={"principal": ada.principal, "delegate": subject}
     )
+    await leave_job(wire)
+    (job,) = await jobs_of(wire)
     held = await wire.owner.get("/v1/permission-assignments", params={"memory_store": store})
     await wire.owner.delete(f"/v1/delegations/{made.json()['id']}")
     made = await ada.client.post(
@@ -81,6 +84,7 @@ async def victim(wire: Wire) -> tuple[Person, dict[str, str]]:
         "principal": ada.principal,
         "delegation": made.json()["id"],
         "assignment": held.json()["items"][0]["id"],
+        "job": job.id,
     }
 
 

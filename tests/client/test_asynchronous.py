@@ -18,6 +18,7 @@ NOUNS = (
     "agents",
     "sessions",
     "scopes",
+    "jobs",
 )
 
 

@@ -163,6 +163,17 @@ class AsyncScopes:
     list_page = async_method(calls.list_scopes)
 
 
+class AsyncJobs:
+    """Jobs that are not finished."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self.sender = sender
+
+    list = async_items(calls.list_jobs)
+    list_page = async_method(calls.list_jobs)
+    retry = async_method(calls.retry_job)
+
+
 class AsyncClient:
     """A connection to a server, or with a `transport` to something in this process.
 
@@ -201,6 +212,7 @@ class AsyncClient:
         self.agents = AsyncAgents(self)
         self.sessions = AsyncSessions(self)
         self.scopes = AsyncScopes(self)
+        self.jobs = AsyncJobs(self)
 
     whoami = async_method(calls.whoami)
     events = async_items(calls.list_events)

@@ -24,6 +24,7 @@ from muniment.client.records import (
     DocumentMeta,
     Event,
     Grant,
+    Job,
     Key,
     Owner,
     Page,
@@ -487,7 +488,7 @@ def delete_assignment(assignment: str) -> Call[None]:
     return _nothing(f"/v1/permission-assignments/{_quoted(assignment, 'assignment')}")
 
 
-# Agents, Sessions, surface scopes; the caller; the workspace
+# Agents, Sessions, surface scopes; jobs; the caller; the workspace
 
 
 def create_agent(name: str) -> Call[Owner]:
@@ -518,6 +519,19 @@ def create_scope(name: str, *, kind: str) -> Call[Owner]:
 def list_scopes(*, limit: int | None = None, page: str | None = None) -> Call[Page[Owner]]:
     """The workspace's surface scopes. Administrators only."""
     return _call(Page[Owner], "GET", "/v1/surface-scopes", query={"limit": limit, "page": page})
+
+
+def list_jobs(*, limit: int | None = None, page: str | None = None) -> Call[Page[Job]]:
+    """The workspace's unfinished jobs, parked ones too. Administrators only."""
+    return _call(Page[Job], "GET", "/v1/jobs", query={"limit": limit, "page": page})
+
+
+def retry_job(job: str) -> Call[Job]:
+    """Has the job with this id tried again at once, with all its attempts before it.
+
+    Conflict while a worker has it, NotFound where it is finished. Administrators only.
+    """
+    return _call(Job, "POST", f"/v1/jobs/{_quoted(job, 'job')}/retry")
 
 
 def whoami() -> Call[WhoAmI]:

@@ -213,6 +213,24 @@ class WhoAmI(Struct, frozen=True):
     session: str | None
 
 
+class Job(Struct, frozen=True):
+    """Work that is not finished: `subject` is what it is about, such as a store's id.
+
+    It is due at `run_at`, a worker has it until `lease_until`, and it was given up at `parked_at`
+    because of `failure`; the last three may be None.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    attempts: int
+    run_at: datetime
+    lease_until: datetime | None
+    failure: str | None
+    parked_at: datetime | None
+    created_at: datetime
+
+
 class Event(Struct, frozen=True):
     """An event in its stream, numbered from 1 without gaps.
 

@@ -163,6 +163,17 @@ class Scopes:
     list_page = method(calls.list_scopes)
 
 
+class Jobs:
+    """Jobs that are not finished."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+
+    list = items(calls.list_jobs)
+    list_page = method(calls.list_jobs)
+    retry = method(calls.retry_job)
+
+
 class Client:
     """A connection to a server, or with a `transport` to something in this process.
 
@@ -201,6 +212,7 @@ class Client:
         self.agents = Agents(self)
         self.sessions = Sessions(self)
         self.scopes = Scopes(self)
+        self.jobs = Jobs(self)
 
     whoami = method(calls.whoami)
     events = items(calls.list_events)

@@ -30,6 +30,7 @@ TYPES: dict[str, str] = {
     "assignment.created": "A permission assignment was made, minted or granted.",
     "assignment.deleted": "A permission assignment ended.",
     "owner.created": "An agent, a Session or a surface scope was registered.",
+    "job.retried": "An administrator had an unfinished job tried again, parked or not.",
     "workspace.created": "The workspace began.",
 }
 """Every event type and what it says, shown in docs/events.md."""

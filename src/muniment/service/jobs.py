@@ -1,4 +1,4 @@
-"""Jobs: leasing one, running it, and what becomes of it (house section 8).
+"""Jobs: leasing one, running it, what becomes of it, and what administrators see of it.
 
 A handler is a use case that can be run again from the start. It renews its lease within each of
 its transactions (`Lease.renew`), so a worker that was taken for dead writes nothing any more.
@@ -12,9 +12,13 @@ from enum import Enum
 from msgspec import Struct
 
 from muniment.model import jobs
-from muniment.model.ids import WorkspaceId
+from muniment.model.access import Actor, check_admin
+from muniment.model.errors import Conflict, NotFound
+from muniment.model.ids import JobId, WorkspaceId, is_id
 from muniment.model.jobs import Job
 from muniment.service.app import App
+from muniment.service.paging import Page, Slice, page_of
+from muniment.service.revisions import actor_fields
 from muniment.storage.base import Transaction
 
 
@@ -133,3 +137,41 @@ async def _record(app: App, workspace: WorkspaceId, job: Job, *, done: bool) -> 
 
     # Alone: sharing a commit could mean to hold the stream's head while waiting for the job.
     await app.storage.write(None, use)
+
+
+async def list_jobs(app: App, actor: Actor, page: Page) -> Slice[Job]:
+    """The workspace's unfinished jobs, parked ones too, in order of id. Administrators only."""
+    check_admin(actor)
+    return await page_of(
+        app,
+        actor,
+        ("jobs",),
+        page,
+        lambda tx, after, limit: tx.list_jobs(actor.workspace, after, limit),
+    )
+
+
+async def retry_job(app: App, actor: Actor, job: str) -> Job:
+    """The job, due at once with all its attempts before it. Administrators only.
+
+    NotFound for one that is finished or unknown; Conflict while a worker holds it.
+    """
+    check_admin(actor)
+    stamp = app.stamp("job.retried")
+
+    async def use(tx: Transaction) -> Job:
+        found = await tx.get_job(actor.workspace, JobId(job)) if is_id("job", job) else None
+        if found is None:
+            raise NotFound("no such job")
+        if found.lease_until is not None and found.lease_until > stamp.at:
+            raise Conflict("a worker has this job just now: see what becomes of it")
+        # Against a claim in this moment: the event is to say what happened.
+        if not await tx.hold_job(actor.workspace, found, stamp.at):
+            raise Conflict("a worker has just taken this job: see what becomes of it")
+        again = jobs.retried(found, stamp.at)
+        tx.return_job(actor.workspace, again)
+        fact = stamp.fact(job=found.id, kind=found.kind, actor=actor_fields(actor))
+        await tx.append(actor.workspace, actor.workspace, fact)
+        return again
+
+    return await app.storage.write(actor.workspace, use)

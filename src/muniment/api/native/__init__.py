@@ -1,7 +1,7 @@
 """The native dialect, `/v1/…`: its routes and its error table (native.md sections 2 and 3)."""
 
 from muniment.api.http import Dialect
-from muniment.api.native import documents, events, identities, permissions, stores
+from muniment.api.native import documents, events, identities, jobs, permissions, stores
 from muniment.api.native.envelope import check_version, renderer
 
 
@@ -13,5 +13,6 @@ def dialect(base_url: str) -> Dialect:
         *stores.ROUTES,
         *documents.ROUTES,
         *events.ROUTES,
+        *jobs.ROUTES,
     )
     return Dialect("native", "/v1", routes, check_version, renderer(base_url))

@@ -16,6 +16,7 @@ from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Sub
 from muniment.model.documents import Document, DocumentItem
 from muniment.model.errors import Malformed
 from muniment.model.events import Event
+from muniment.model.jobs import Job
 from muniment.model.owners import OwnerRow
 from muniment.model.stores import Owner, StoreSummary
 from muniment.service.paging import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Slice
@@ -323,6 +324,31 @@ class WhoAmI(Struct):
     session: str | None
 
 
+class JobShape(Struct):
+    """A job that is not finished; `failure` names what its last attempt failed of.
+
+    `run_at` is when it is due, `lease_until` is there while a worker has it, `parked_at` once it
+    was given up.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    attempts: int
+    run_at: str
+    lease_until: str | None
+    failure: str | None
+    parked_at: str | None
+    created_at: str
+
+
+class JobPage(Struct):
+    """A page of jobs."""
+
+    items: list[JobShape]
+    next_page: str | None
+
+
 class EventShape(Struct):
     """An event in its stream; `data` and `salt` are null once erased.
 
@@ -522,6 +548,21 @@ def event_shape(event: Event) -> EventShape:
         None if event.salt is None else event.salt.hex(),
         event.commitment.hex(),
         event.hash.hex(),
+    )
+
+
+def job_shape(job: Job) -> JobShape:
+    """A job."""
+    return JobShape(
+        job.id,
+        job.kind,
+        job.subject,
+        job.attempts,
+        time_text(job.run_at),
+        optional_time(job.lease_until),
+        job.failure,
+        optional_time(job.parked_at),
+        time_text(job.created_at),
     )
 
 
