@@ -12,6 +12,7 @@ import pytest
 
 from muniment.api import native
 from wire import BASE, Person, Wire, document_url, error_of, wired
+from working import jobs_of, leave_job
 
 KEY = "Idempotency-Key"
 WRITES = [route for route in native.dialect(BASE).routes if route.method != "GET"]
@@ -85,8 +86,11 @@ async def prepared(wire: Wire) -> Writes:
     delegation = await wire.owner.post(
         "/v1/delegations", json={"principal": bob.principal, "delegate": subject}
     )
+    await leave_job(wire)
+    (job,) = await jobs_of(wire)
     ids = {
         "id": store,
+        "job": job.id,
         "key": ada.key,
         "ada": ada.principal,
         "bob": bob.principal,

@@ -17,6 +17,7 @@ from muniment.model.errors import Conflict, NotFound
 from muniment.model.ids import JobId, WorkspaceId, is_id
 from muniment.model.jobs import Job
 from muniment.service.app import App
+from muniment.service.idempotency import Once, keep, replay
 from muniment.service.paging import Page, Slice, page_of
 from muniment.service.revisions import actor_fields
 from muniment.storage.base import Transaction
@@ -151,7 +152,7 @@ async def list_jobs(app: App, actor: Actor, page: Page) -> Slice[Job]:
     )
 
 
-async def retry_job(app: App, actor: Actor, job: str) -> Job:
+async def retry_job(app: App, actor: Actor, job: str, *, once: Once | None = None) -> Job:
     """The job, due at once with all its attempts before it. Administrators only.
 
     NotFound for one that is finished or unknown; Conflict while a worker holds it.
@@ -163,12 +164,15 @@ async def retry_job(app: App, actor: Actor, job: str) -> Job:
         found = await tx.get_job(actor.workspace, JobId(job)) if is_id("job", job) else None
         if found is None:
             raise NotFound("no such job")
+        if await replay(tx, actor, actor.workspace, once) is not None:
+            return found
         if found.lease_until is not None and found.lease_until > stamp.at:
             raise Conflict("a worker has this job just now: see what becomes of it")
         # Against a claim in this moment: the event is to say what happened.
         if not await tx.hold_job(actor.workspace, found, stamp.at):
             raise Conflict("a worker has just taken this job: see what becomes of it")
         again = jobs.retried(found, stamp.at)
+        keep(tx, actor, actor.workspace, once, stamp.at, job=found.id)
         tx.return_job(actor.workspace, again)
         fact = stamp.fact(job=found.id, kind=found.kind, actor=actor_fields(actor))
         await tx.append(actor.workspace, actor.workspace, fact)

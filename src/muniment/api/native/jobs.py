@@ -14,7 +14,7 @@ async def list_jobs(app: App, call: Call) -> Reply:
 
 async def retry_job(app: App, call: Call) -> Reply:
     """The job, due at once."""
-    again = await jobs.retry_job(app, call.who(), call.params["job"])
+    again = await jobs.retry_job(app, call.who(), call.params["job"], once=call.once(app))
     return Reply(200, shapes.job_shape(again))
 
 
