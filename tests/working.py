@@ -1,8 +1,15 @@
 """Jobs in tests: what makes one, a clock that is set, storages that go away, worker processes."""
 
 import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import pytest
 from msgspec import structs
@@ -117,3 +124,69 @@ async def leave_parked_job(wire: Wire, documents: int = 0) -> Job:
 async def jobs_of(wire: Wire) -> list[Job]:
     """Every job of workspace `default`, as its storage has it."""
     return await wire.storage.read(lambda tx: tx.list_jobs(DEFAULT_WORKSPACE, None, 200))
+
+
+_WORKER = """
+import sys
+from muniment import worker
+from muniment.cli.app import main
+from muniment.model import jobs
+from muniment.service import deletions
+from muniment.service import jobs as service
+jobs.LEASE_SECONDS, deletions.STEP_ROWS = int(sys.argv[2]), int(sys.argv[3])
+worker.POLL_SECONDS, service.LATER_SECONDS = 0.05, 1
+sys.argv = ["muniment", "worker", "--db", sys.argv[1]]
+main()
+"""
+
+
+class Worker:
+    """A `muniment worker` process whose leases and steps may be short; it looks for jobs often."""
+
+    def __init__(
+        self, home: Path, database: str, *, lease_seconds: int = 30, step_rows: int = 2000
+    ) -> None:
+        self.home = home
+        home.mkdir(parents=True, exist_ok=True)
+        self._log_path = home / "worker.log"
+        with self._log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _WORKER, database, str(lease_seconds), str(step_rows)],
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "MUNIMENT_HOME": str(home)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def log(self) -> str:
+        """All that it has said."""
+        return self._log_path.read_text("utf-8", "replace")
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """What it has logged of the jobs that it ran."""
+        lines = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == "job"]
+
+    async def ready(self) -> Self:
+        """Waits until it works."""
+
+        async def said() -> bool:
+            assert self.process.poll() is None, self.log
+            return re.search(r"^Muniment \S+ does the jobs of ", self.log, re.M) is not None
+
+        await until(said)
+        return self
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Asks it to stop and waits for it; its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(WAIT_SECONDS)

@@ -124,10 +124,18 @@ def make_sealer(settings: Settings) -> Sealer:
 
 async def make_app(settings: Settings, storage: Storage) -> App:
     """The application over a started storage, its schema migrated and its first rows made."""
+    app = await compose(settings, storage)
+    shared = settings.database_url.startswith("postgres")
+    await ensure_default_workspace(app, owner_secret(settings), shared=shared)
+    return app
+
+
+async def compose(settings: Settings, storage: Storage) -> App:
+    """The application over a started storage, its schema migrated."""
     await storage.migrate(now())
     operator = settings.admin_key
     shared_key = await storage.cursor_key()
-    app = App(
+    return App(
         storage=storage,
         policy=Policy(
             versioned_surface=settings.versioned_surface,
@@ -140,9 +148,6 @@ async def make_app(settings: Settings, storage: Storage) -> App:
         random_bytes=random_bytes,
         fingerprint_key=hmac.digest(shared_key, b"idempotency", "sha256"),
     )
-    shared = settings.database_url.startswith("postgres")
-    await ensure_default_workspace(app, owner_secret(settings), shared=shared)
-    return app
 
 
 def owner_secret(settings: Settings) -> str:
@@ -208,6 +213,18 @@ async def opened_app(settings: Settings) -> AsyncIterator[App]:
             if working is not None:
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
+    finally:
+        await storage.stop()
+
+
+@asynccontextmanager
+async def opened_for_operator(settings: Settings) -> AsyncIterator[App]:
+    """The application with its storage open, for who needs no key: neither the local owner nor a
+    workspace is made, and no worker runs beside it."""
+    storage = make_storage(settings)
+    try:
+        await storage.start()
+        yield await compose(settings, storage)
     finally:
         await storage.stop()
 

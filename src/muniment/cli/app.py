@@ -74,6 +74,24 @@ def serve(
     run(invocation.settings(host=host, port=port, log_level=level), quiet=quiet)
 
 
+@command(app, "worker", options=["db"])
+def worker(
+    invocation: Invocation,
+    *,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning, error or critical.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="One line at the start, then warnings only.")
+    ] = False,
+) -> None:
+    """Do jobs until it is stopped, and serve nothing."""
+    from muniment.cli.worker import work
+
+    level = log_level or ("warning" if quiet else None)
+    work(invocation.database(log_level=level), quiet=quiet)
+
+
 @command(app, "migrate", options=["db", "json"])
 def migrate(invocation: Invocation) -> None:
     """Bring the database's schema to this version; `serve` and embedded use do it too."""

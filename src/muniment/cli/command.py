@@ -53,6 +53,19 @@ class Invocation:
         url = "" if self.db is not None else self.url
         return load(called=_CALLED, url=url, api_key=self.key, database=database, **given)
 
+    def database(self, **given: Any) -> Settings:
+        """The settings of a command that works on the database itself, not through a server.
+
+        CommandError where there is no such database, or it is of one process alone.
+        """
+        settings = self.settings(**given)
+        if settings.database_url.startswith("memory:"):
+            raise CommandError(
+                "memory: is a process's own: name a database with --db or MUNIMENT_DATABASE_URL"
+            )
+        _check_there(settings, "`muniment serve` and `muniment migrate` make one")
+        return settings
+
     def client(self, *, makes: bool = False) -> "muniment.Client":
         """A client of the server or of the embedded database that the command line chooses.
 
@@ -74,10 +87,8 @@ class Invocation:
     def _embedded(self, settings: Settings, key: str, *, makes: bool) -> "muniment.Client":
         file = settings.database_file
         absent = file is not None and not file.exists()
-        if absent and not makes:
-            raise CommandError(
-                f"there is no database at {file}: start with `muniment store create NAME`"
-            )
+        if not makes:
+            _check_there(settings, "start with `muniment store create NAME`")
         from logging import ERROR, getLogger
 
         from muniment.main import open_client
@@ -100,6 +111,13 @@ class Invocation:
                 " `muniment serve` makes it; or give --key or set MUNIMENT_API_KEY"
             )
         return key
+
+
+def _check_there(settings: Settings, advice: str) -> None:
+    """CommandError with the advice where the settings name a file that is not there."""
+    file = settings.database_file
+    if file is not None and not file.exists():
+        raise CommandError(f"there is no database at {file}: {advice}")
 
 
 _CALLED = {

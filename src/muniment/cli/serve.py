@@ -82,7 +82,7 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
                     request_log.flush()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
     if not quiet:
@@ -117,7 +117,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def leave(number: int, frame: FrameType | None) -> None:
+    """What a signal does before there is anything to finish."""
     raise SystemExit(0)
 
 
