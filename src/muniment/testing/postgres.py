@@ -186,6 +186,27 @@ class PostgresServer:
         self._process.wait(STOP_SECONDS_MAX)
         self._process = None
 
+    def processes(self) -> list[int]:
+        """The ids of the server's processes, the main one first; the others where there is /proc.
+
+        One that is killed by itself makes PostgreSQL end the others and recover, as after a crash.
+        """
+        assert self._process is not None
+        return [self._process.pid, *_children(self._process.pid)]
+
+    def pause(self) -> None:
+        """Stops every process where it stands, as a machine that hangs does, until `resume`."""
+        # The parent first: what it starts in between would go on.
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets the processes go on."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
     def restart(self, mode: StopMode = "fast") -> None:
         """Stops the server, where it runs, and starts it on the same data and the same address."""
         self.stop(mode)

@@ -65,12 +65,28 @@ class Server:
         return self._process.pid
 
     @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> str:
         """All that the server has said since its last start."""
         return self._log_path.read_text("utf-8", "replace")
 
     def start(self) -> None:
         """Starts the server on a free port and waits until it is ready."""
+        self.launch()
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while (ready := _READY.search(self.log)) is None:
+            if not self.alive or time.monotonic() > deadline:
+                self.kill()
+                raise ServerError(f"the server did not start\n{self.log}")
+            time.sleep(POLL_SECONDS)
+        self.url = ready[1]
+
+    def launch(self) -> None:
+        """Starts the server's process and waits for nothing."""
         self.home.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
@@ -81,13 +97,6 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while (ready := _READY.search(self.log)) is None:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise ServerError(f"the server did not start\n{self.log}")
-            time.sleep(POLL_SECONDS)
-        self.url = ready[1]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Asks the server to stop and waits for it; its exit status."""
