@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check docs bench lock clean
+.PHONY: help demo test quick check soak docs bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
@@ -27,6 +27,9 @@ check: .venv/.ready ## style, types, import contracts, the house rules and the d
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
+
+soak: .venv/.ready ## what chance makes different every time, for SECONDS (600); says its seeds
+	@$(BIN)/python scripts/soak.py --seconds $(or $(SECONDS),600) $(ARGS)
 
 docs: .venv/.ready ## fill the tables of the documentation from the code
 	@$(BIN)/python scripts/docs.py $(ARGS)
