@@ -127,3 +127,18 @@ async def test_r_80_a_caller_who_goes_away_leaves_a_whole_write_or_none(wire: Wi
     events = await wire.events(store)
     assert len(events) == 1 + len(found)
     check_chain(store, events)
+
+
+async def test_r_25_two_storages_in_one_process_see_each_other_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    async with wired(tmp_path / "home", url) as one, wired(tmp_path / "home", url) as two:
+        store = await one.store()
+        sha = await two.put(store, "/a.md", "from two")
+        found = await one.owner.get(f"/v1/memory-stores/{store}/document", params={"path": "/a.md"})
+        assert found.json()["sha256"] == sha
+        assert (await one.owner.delete(f"/v1/memory-stores/{store}")).status_code == 204
+        answer = await two.owner.get(f"/v1/memory-stores/{store}/documents")
+        assert answer.status_code == 404
+        first = await one.store()
+        page = await one.owner.get("/v1/memory-stores", params={"limit": 1})
+        assert page.json()["items"][0]["id"] == first
