@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 ADMIN_KEY_CHARACTERS_MIN = 32
 ADMIN_KEY_CHARACTERS_MAX = 512
 MASTER_KEY_BYTES = 32
+CONNECTIONS_MIN = 2
+"""One for a writer, who may have to wait for a lock, and one for the readers."""
 WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Addresses that stand for all of this machine's, and one at which it then reaches itself."""
 
@@ -268,6 +270,8 @@ def _check(settings: Settings, names: Mapping[str, str]) -> None:
             right = False
         if not right:
             raise SettingsError(f"{names['master_key']} must be 64 hexadecimal digits")
+    if settings.connections_max < CONNECTIONS_MIN:
+        raise SettingsError(f"{names['connections_max']} must be at least {CONNECTIONS_MIN}")
     if settings.port > 65_535:
         raise SettingsError(f"{names['port']} must be at most 65535")
     if settings.log_level not in ("debug", "info", "warning", "error", "critical"):

@@ -33,6 +33,12 @@ def test_an_admin_key_that_can_be_borne_is_taken(key: str) -> None:
     assert load({"MUNIMENT_ADMIN_KEY": key}).admin_key == key
 
 
+def test_so_few_connections_that_readers_would_wait_for_writers_are_refused_k14() -> None:
+    with pytest.raises(SettingsError, match="MUNIMENT_CONNECTIONS_MAX must be at least 2"):
+        load({"MUNIMENT_CONNECTIONS_MAX": "1"})
+    assert load({"MUNIMENT_CONNECTIONS_MAX": "2"}).connections_max == 2
+
+
 @pytest.mark.parametrize("variable", ["MUNIMENT_URL", "MUNIMENT_BASE_URL"])
 @pytest.mark.parametrize("url", ["example.com", "ftp://example.com", "https://", "http://[::1"])
 def test_an_address_that_is_none_is_refused(variable: str, url: str) -> None:

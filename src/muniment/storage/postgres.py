@@ -363,8 +363,8 @@ class PostgresStorage:
         await connection.execute(_BEGIN_READ)
         try:
             answer = await use(tx)
-        except BaseException:
-            await _roll_back(connection)
+        except BaseException as error:
+            await _roll_back(connection, error)
             raise
         await connection.execute("COMMIT")
         return answer
@@ -384,6 +384,19 @@ class PostgresStorage:
             waiting.append(pending)
         answer: T = await asyncio.shield(pending.future)
         return answer
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Leave to hold one of the writers' connections; Unavailable where all stay in use."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._leading.acquire()
+        except TimeoutError:
+            raise Unavailable("too many writers wait for the database: try again") from None
+        try:
+            yield
+        finally:
+            self._leading.release()
 
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[Connection]:
@@ -421,7 +434,7 @@ class PostgresStorage:
         batch: list[_Pending] = []
         done = True
         try:
-            async with self._leading, self._begun() as connection:
+            async with self._turn(), self._begun() as connection:
                 while waiting and len(batch) < GROUP_MAX:
                     batch.append(waiting.popleft())
                 done = await self._attempt(connection, batch)
@@ -441,7 +454,7 @@ class PostgresStorage:
     async def _run_alone(self, pending: _Pending) -> None:
         for attempt in range(RETRIES):
             try:
-                async with self._leading, self._begun() as connection:
+                async with self._turn(), self._begun() as connection:
                     if await self._attempt(connection, [pending]):
                         return
             except Exception as error:
@@ -475,7 +488,7 @@ class PostgresStorage:
             await executor.flush()
             await connection.execute("COMMIT")
         except BaseException as error:
-            await _roll_back(connection)
+            await _roll_back(connection, error)
             if isinstance(error, _RERUN):
                 return False
             # The server answers, and one member's statement has spoilt the group.
@@ -497,10 +510,15 @@ def _migrations_table() -> str:
     return text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
 
 
-async def _roll_back(connection: Connection) -> None:
-    """Ends a transaction that failed half-way; a connection that cannot is thrown away."""
+async def _roll_back(connection: Connection, error: BaseException) -> None:
+    """Ends a transaction that failed half-way; a connection that cannot is thrown away.
+
+    So is one that a server has not answered on in time: it would be waited for once more.
+    """
     try:
-        if not connection.is_closed():
+        if _is_unreachable(error):
+            connection.terminate()
+        elif not connection.is_closed():
             await connection.execute("ROLLBACK")
     except Exception:
         connection.terminate()
