@@ -14,9 +14,10 @@ from typing import Any
 
 WAIT_SECONDS = 60
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Starts processes that have loaded the package already."""
 # Every process imports the main module of the tests' own, so pytest is loaded beforehand too.
-_CONTEXT.set_forkserver_preload(
+PROCESSES.set_forkserver_preload(
     [
         "pytest",
         "pydantic",
@@ -49,7 +50,7 @@ class Shell:
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, name)) for name in ("in", "out", "err")]
             Path(files[0]).write_bytes(input)
-            process = _CONTEXT.Process(target=_run, args=(arguments, self.environment, files))
+            process = PROCESSES.Process(target=_run, args=(arguments, self.environment, files))
             process.start()
             process.join(WAIT_SECONDS)
             if process.exitcode is None:

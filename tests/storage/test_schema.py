@@ -101,25 +101,6 @@ def test_every_statement_on_a_tenant_table_names_the_workspace() -> None:
             assert "workspace_id = :" in statement.text or "workspace_id = ?" in statement.text
 
 
-async def test_an_older_program_refuses_a_newer_schema(tmp_path: Path) -> None:
-    path = tmp_path / "new.db"
-    storage = SqliteStorage(path, os.urandom)
-    await storage.start()
-    await storage.migrate(1)
-    await storage.stop()
-    connection = apsw.Connection(str(path))
-    connection.execute("INSERT INTO migrations VALUES (999, 'later', 1)")
-    connection.close()
-    again = SqliteStorage(path, os.urandom)
-    await again.start()
-    with pytest.raises(Exception, match="schema 999") as refused:
-        await again.migrate(1)
-    assert type(refused.value).__name__ == "Unavailable"
-    with pytest.raises(Exception, match="schema 999"):
-        await again.check_ready()
-    await again.stop()
-
-
 @pytest.mark.postgres
 async def test_two_nodes_may_migrate_at_once(postgres_dsn: str) -> None:
     nodes = [

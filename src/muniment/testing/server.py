@@ -77,6 +77,10 @@ class Server:
     def start(self) -> None:
         """Starts the server on a free port and waits until it is ready."""
         self.launch()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Waits until the launched server is ready, and learns its address."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while (ready := _READY.search(self.log)) is None:
             if not self.alive or time.monotonic() > deadline:
