@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost, wherever the server or the database is killed (C-013, C-032)."""
+"""Nothing acknowledged is lost, whenever the server or the database is killed (C-013, C-032)."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ async def test_a_server_on_sqlite_killed_under_writers_loses_nothing_acknowledge
     tmp_path: Path,
 ) -> None:
     tally = await Kills(tmp_path / "home", SEED, say=print).run(ROUNDS)
-    assert tally.acknowledged > 50 * ROUNDS
+    assert tally.acknowledged > 20 * ROUNDS
     assert tally.refused > ROUNDS
 
 
@@ -27,5 +27,5 @@ async def test_a_server_and_its_postgresql_killed_under_writers_lose_nothing_ack
 ) -> None:
     with PostgresServer(durable=True) as postgres:
         tally = await Kills(tmp_path / "home", SEED, postgres=postgres, say=print).run(ROUNDS)
-    assert tally.acknowledged > 50 * ROUNDS
+    assert tally.acknowledged > 20 * ROUNDS
     assert tally.refused > ROUNDS

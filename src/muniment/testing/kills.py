@@ -3,8 +3,9 @@
 `Kills` starts `muniment serve` over one database, lets writers put, replace and remove documents of
 one shared store and of several others (and make and delete whole stores), ends the server by
 SIGKILL at a moment of the seed's choosing, starts it again, and opens the database from outside to
-hold it against what every writer was told. Over a PostgreSQL of its own it also kills that one's
-processes. A failure says the seed, the round and what is wrong.
+hold it against what every writer was told. What had an idempotency key and no answer is sent again.
+Over a PostgreSQL of its own it also kills that one's processes. A failure says the seed, the round
+and what is wrong.
 
 The machine goes on, so what a process had handed to the system before it died is not lost: whether
 the system hands it to the disk in time is another matter, that of `fsync`.
@@ -16,7 +17,6 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -39,8 +39,10 @@ WRITERS = 16
 STORES = 4
 SHARED_PATHS = 12
 OWN_PATHS = 2
-WRITE_SECONDS = (0.2, 0.9)
+WRITES = (10, 100)
+WRITE_SECONDS_MAX = 30.0
 WHOLE_EVERY = 4
+SETTLED_MAX = 64
 RECOVERY_SECONDS_MAX = 20.0
 PAUSE_SECONDS = 0.02
 FREE = None
@@ -107,6 +109,9 @@ class Kills:
         self._settings = load({}, home=home, database=address)
         self._server = Server(home, database=address)
         self._deck: list[Way] = []
+        self._unanswered: list[Sent] = []
+        self._wanted = 0
+        self._enough = asyncio.Event()
         self._numbers = count(1)
         self._rounds = count(1)
         self._stores: list[str] = []
@@ -141,7 +146,6 @@ class Kills:
         except BaseException as error:
             error.add_note(f"{title}\nthe server said: {self._server.log[-2000:]}")
             raise
-        self._server.kill()
         self._say(f"{title}: {tally}")
         return tally
 
@@ -154,16 +158,19 @@ class Kills:
 
     async def _start(self, way: Way) -> None:
         if way.server_starts_twice:
+            self._server.kill()
             await asyncio.to_thread(self._server.launch)
             await asyncio.sleep(self._chance.uniform(0.0, 0.7))
             self._server.kill()
-        await asyncio.to_thread(self._server.start)
+        if not self._server.alive:
+            await asyncio.to_thread(self._server.start)
 
     async def _write_until_the_end(self, way: Way) -> None:
         self._over.clear()
         async with AsyncClient(self._server.url, self._server.key, retries=0) as client:
             while len(self._stores) < STORES:
                 self._stores.append((await client.stores.create(f"store {len(self._stores)}")).id)
+            await self._settle(client)
             seeds = [self._chance.random() for _ in range(WRITERS)]
             writers = [
                 asyncio.create_task(Writer(self, client, n, Random(seed)).run())
@@ -181,6 +188,13 @@ class Kills:
                 self._server.kill()
                 await asyncio.gather(ending, *writers, return_exceptions=True)
 
+    async def _settle(self, client: AsyncClient) -> None:
+        """Sends again what had an idempotency key and no answer: it is carried out once (R-47)."""
+        unanswered, self._unanswered = self._unanswered[:SETTLED_MAX], []
+        for at in range(0, len(unanswered), WRITERS):
+            sending = unanswered[at : at + WRITERS]
+            await asyncio.gather(*(send(self, client, each) for each in sending))
+
     async def _end(self, way: Way) -> None:
         await self._write_on()
         if way.database:
@@ -193,7 +207,12 @@ class Kills:
             self._server.kill()
 
     async def _write_on(self) -> None:
-        await asyncio.sleep(self._chance.uniform(*WRITE_SECONDS))
+        """Lets writers write, so many writes and a moment more."""
+        self._wanted = self._chance.randint(*WRITES)
+        self._enough.clear()
+        async with asyncio.timeout(WRITE_SECONDS_MAX):
+            await self._enough.wait()
+        await asyncio.sleep(self._chance.uniform(0.0, 0.02))
 
     async def _strike(self, database: str) -> None:
         """Kills processes of PostgreSQL; what follows unless the server dies with them."""
@@ -267,9 +286,18 @@ class Kills:
         self._known[place] = current
         self.journal.show(place, current)
 
-    def acknowledged(self) -> None:
-        """The server has answered a write."""
+    def acknowledged(self, place: Place, attempt: Attempt) -> None:
+        """The server has said that it is done."""
         self._answered.set()
+        self._wanted -= 1
+        if self._wanted == 0:
+            self._enough.set()
+        self.saw(place, attempt.left)
+
+    def unanswered(self, sent: "Sent") -> None:
+        """Nobody knows what became of the request."""
+        if sent.key is not None:
+            self._unanswered.append(sent)
 
     def unavailable(self) -> None:
         """The server has said that its database is not there."""
@@ -283,6 +311,7 @@ class Kills:
     def delete(self, store: str, *, acknowledged: bool) -> None:
         """The store was to be deleted; nothing is asked of what it held."""
         self._passing[store] = acknowledged
+        self._unanswered = [sent for sent in self._unanswered if sent.place[0] != store]
         self.journal.forget(store)
 
 
@@ -300,6 +329,42 @@ async def check_revisions_told(tx: Transaction, store: str) -> int:
     told = [json.loads(e.payload or b"{}") for e in events if e.type == "revision.created"]
     assert [fields["revision"] for fields in told] == chain[::-1], f"{store}: untold revisions"
     return len(chain)
+
+
+class Sent(Struct, frozen=True):
+    """A request: what it is about, the attempt that it is, its idempotency key if it has one."""
+
+    place: Place
+    content: str | None
+    attempt: Attempt
+    key: str | None
+
+
+async def send(kills: Kills, client: AsyncClient, sent: Sent) -> None:
+    """Sends the request and notes its outcome. NoAnswer or Unavailable where it has none."""
+    documents = (client if sent.key is None else client.once(sent.key)).documents
+    place, attempt = sent.place, sent.attempt
+    try:
+        if sent.content is None:
+            await documents.delete(*place, if_match=attempt.expected or "")
+        else:
+            made = await documents.put(*place, sent.content, if_match=attempt.expected)
+            assert made.sha256 == attempt.left, f"{made.sha256} is not the hash of what was put"
+    except Conflict as conflict:
+        current = conflict.current_sha256
+        assert current != attempt.expected, f"refused for what is there: {place}"
+        kills.journal.refuse(attempt)
+        kills.saw(place, current)
+    except NotFound:
+        assert sent.content is None, f"the store of {place} is lost"
+        kills.journal.refuse(attempt)
+        kills.saw(place, FREE)
+    except (NoAnswer, Unavailable):
+        kills.unanswered(sent)
+        raise
+    else:
+        kills.journal.acknowledge(attempt)
+        kills.acknowledged(place, attempt)
 
 
 class Writer:
@@ -343,40 +408,15 @@ class Writer:
             await self._put(place, current)
 
     async def _put(self, place: Place, expected: str | None) -> None:
-        who = f"writer {self._number}"
-        content = self._kills.unique(who)
-        attempt = self._kills.journal.begin(place, content, expected, who)
-        put = partial(self._client.documents.put, *place, content, if_match=expected)
-        try:
-            made = await put()
-        except Conflict as conflict:
-            self._refused(place, attempt, conflict)
-        else:
-            assert made.sha256 == attempt.left, f"{made.sha256} is not the hash of what was put"
-            self._done(place, attempt)
+        await self._send(place, self._kills.unique(f"writer {self._number}"), expected)
 
     async def _remove(self, place: Place, expected: str) -> None:
-        attempt = self._kills.journal.begin(place, None, expected, f"writer {self._number}")
-        try:
-            await self._client.documents.delete(*place, if_match=expected)
-        except Conflict as conflict:
-            self._refused(place, attempt, conflict)
-        except NotFound:
-            self._kills.journal.refuse(attempt)
-            self._kills.saw(place, FREE)
-        else:
-            self._done(place, attempt)
+        await self._send(place, None, expected)
 
-    def _done(self, place: Place, attempt: Attempt) -> None:
-        self._kills.journal.acknowledge(attempt)
-        self._kills.saw(place, attempt.left)
-        self._kills.acknowledged()
-
-    def _refused(self, place: Place, attempt: Attempt, conflict: Conflict) -> None:
-        current = conflict.current_sha256
-        assert current != attempt.expected, f"refused for what is there: {place}"
-        self._kills.journal.refuse(attempt)
-        self._kills.saw(place, current)
+    async def _send(self, place: Place, content: str | None, expected: str | None) -> None:
+        attempt = self._kills.journal.begin(place, content, expected, f"writer {self._number}")
+        key = f"{attempt.started}" if self._chance.random() < 0.5 else None
+        await send(self._kills, self._client, Sent(place, content, attempt, key))
 
     async def _make_and_delete_a_store(self) -> None:
         store = (await self._client.stores.create("passing")).id
