@@ -33,6 +33,7 @@ from muniment.client.errors import BY_TYPE
 from muniment.client.transport import AsyncInProcess
 from muniment.model import events, ids, jobs
 from muniment.model.events import Fact
+from muniment.service import workspaces
 from muniment.service.app import App
 from muniment.storage import base
 from muniment.storage.base import Storage, Transaction, Use
@@ -430,6 +431,8 @@ async def everything() -> list[tuple[str, Fact]]:
         async with AsyncClient(key=key, transport=AsyncInProcess(opened)) as client:
             await do_all(client)
             await client.jobs.retry(await unfinished_job(app))
+        await workspaces.disable_workspace(app, ids.DEFAULT_WORKSPACE)
+        await workspaces.enable_workspace(app, ids.DEFAULT_WORKSPACE)
         await watched.stop()
     return watched.facts
 

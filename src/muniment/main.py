@@ -29,12 +29,14 @@ from muniment.client.asynchronous import AsyncClient
 from muniment.client.portal import Portal
 from muniment.client.sync import Client
 from muniment.client.transport import AsyncInProcess, InProcess
-from muniment.model.errors import DisabledTenancy, InvalidKey
+from muniment.model.errors import DisabledTenancy, Failure, InvalidKey
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
+from muniment.model.stores import Workspace
+from muniment.service import workspaces
 from muniment.service.app import App, Policy
 from muniment.service.keys import SECRET_BYTES, authenticate, new_secret
 from muniment.service.paging import CursorSeal
-from muniment.service.workspaces import ensure_default_workspace
+from muniment.service.workspaces import NewWorkspace, ensure_default_workspace
 from muniment.settings import (
     Settings,
     database_address,
@@ -229,14 +231,41 @@ async def opened_for_operator(settings: Settings) -> AsyncIterator[App]:
         await storage.stop()
 
 
-async def accepts_owner(settings: Settings, app: App) -> bool:
-    """Whether the local owner's key is one: not where it is revoked, nor where a shared database
-    had its workspace before this home had its key."""
+async def refusal_of_owner(settings: Settings, app: App) -> Failure | None:
+    """Why the local owner's key is refused, None where it is good.
+
+    InvalidKey where it is revoked, or a shared database had its workspace before this home had its
+    key; DisabledTenancy where the workspace `default` is disabled.
+    """
     try:
         await authenticate(app, owner_secret(settings))
-    except (InvalidKey, DisabledTenancy):
-        return False
-    return True
+    except (InvalidKey, DisabledTenancy) as refusal:
+        return refusal
+    return None
+
+
+async def create_workspace(settings: Settings, name: str, principal: str) -> NewWorkspace:
+    """Makes a workspace with a person and an administrator's key in the settings' database."""
+    async with opened_for_operator(settings) as app:
+        return await workspaces.create_workspace(app, name, principal=principal)
+
+
+async def list_workspaces(settings: Settings) -> list[Workspace]:
+    """Every workspace of the settings' database."""
+    async with opened_for_operator(settings) as app:
+        return await workspaces.list_workspaces(app)
+
+
+async def disable_workspace(settings: Settings, workspace: str) -> Workspace:
+    """Disables a workspace in the settings' database."""
+    async with opened_for_operator(settings) as app:
+        return await workspaces.disable_workspace(app, workspace)
+
+
+async def enable_workspace(settings: Settings, workspace: str) -> Workspace:
+    """Enables a workspace in the settings' database again."""
+    async with opened_for_operator(settings) as app:
+        return await workspaces.enable_workspace(app, workspace)
 
 
 def make_request_log(settings: Settings) -> RequestLog | None:

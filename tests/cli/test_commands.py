@@ -231,7 +231,7 @@ def test_the_version_and_the_schema(shell: Shell) -> None:
     assert usage.stdout == shell.run("--help").stdout
 
 
-@pytest.mark.parametrize("group", [(), ("store",), ("doc",), ("key",), ("job",)])
+@pytest.mark.parametrize("group", [(), ("store",), ("doc",), ("key",), ("job",), ("workspace",)])
 def test_a_list_of_commands_says_whole_sentences(shell: Shell, group: tuple[str, ...]) -> None:
     page = shell.answer(*group, "--help")
     assert page.startswith("Usage: ")

@@ -107,7 +107,7 @@ async def test_a_shared_database_takes_the_key_of_the_home_that_made_it(
     for home, accepted in (("first", True), ("fresh", False), ("first", True)):
         settings = load({}, home=tmp_path / home, database=postgres_dsn)
         async with main.opened_app(settings) as app:
-            assert await main.accepts_owner(settings, app) is accepted
+            assert (await main.refusal_of_owner(settings, app) is None) is accepted
 
 
 def test_what_libraries_log_is_json_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import typer
 
 import muniment
 from muniment import __version__
-from muniment.cli import documents, grants, identities, jobs, stores
+from muniment.cli import documents, grants, identities, jobs, stores, workspaces
 from muniment.cli.command import CommandError, Invocation, command
 from muniment.cli.output import discard, note, prepare_streams, show_json
 from muniment.model.errors import Failure
@@ -113,6 +113,7 @@ command(app, "access")(stores.access)
 app.add_typer(identities.keys, name="key")
 app.add_typer(identities.principals, name="principal")
 app.add_typer(jobs.group, name="job")
+app.add_typer(workspaces.group, name="workspace")
 command(app, "whoami")(identities.whoami)
 
 

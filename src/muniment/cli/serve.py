@@ -16,6 +16,8 @@ from muniment import __version__, main
 from muniment.cli.command import CommandError
 from muniment.cli.output import note
 from muniment.cli.protocol import bounded
+from muniment.model.errors import DisabledTenancy, Failure
+from muniment.model.ids import DEFAULT_WORKSPACE
 from muniment.settings import WILDCARD_HOSTS, Settings
 
 BACKLOG = 2048
@@ -62,7 +64,7 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
         async with main.opened_app(settings) as app:
             http = main.make_http(settings, app, request_log)
             server = uvicorn.Server(configuration(http, settings.public_url))
-            owned = await main.accepts_owner(settings, app)
+            refusal = await main.refusal_of_owner(settings, app)
 
             def stop(number: int, frame: FrameType | None) -> None:
                 server.should_exit = True
@@ -74,7 +76,7 @@ def answer(settings: Settings, listener: socket.socket, *, quiet: bool) -> None:
             # What a start leaves behind stays for good: the collector need not look at it again.
             gc.collect()
             gc.freeze()
-            note(greeting(settings, quiet=quiet, owned=owned))
+            note(greeting(settings, quiet=quiet, refusal=refusal))
             try:
                 await server.serve(sockets=[listener])
             finally:
@@ -122,16 +124,22 @@ def leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def greeting(settings: Settings, *, quiet: bool, owned: bool) -> str:
-    """What people see when the server is ready; `owned` where it accepts the local owner's key."""
+def greeting(settings: Settings, *, quiet: bool, refusal: Failure | None) -> str:
+    """What people see when the server is ready; `refusal` is why the local owner's key is none."""
     url = settings.local_url
     ready = f"Muniment {__version__} is ready at {url}"
     if quiet:
         return ready
     lines = [ready, "", f"  data  {settings.shown_database}"]
+    owned = refusal is None
     if owned:
         lines += [
             f"  key   {settings.credentials} holds the owner's; commands on this machine use it"
+        ]
+    elif isinstance(refusal, DisabledTenancy):
+        lines += [
+            "  key   those of other workspaces: `default` is disabled, and",
+            f"        `muniment workspace enable {DEFAULT_WORKSPACE}` enables it again",
         ]
     elif settings.admin_key:
         lines += ["  key   MUNIMENT_ADMIN_KEY is an administrator's, or use another of its keys"]
@@ -143,7 +151,8 @@ def greeting(settings: Settings, *, quiet: bool, owned: bool) -> str:
     lines += ["", "Try, in another terminal:", "", f"  export MUNIMENT_URL={url}"]
     bearer = f"$(cat {settings.credentials})" if owned else "$MUNIMENT_API_KEY"
     if not owned:
-        chosen = "$MUNIMENT_ADMIN_KEY" if settings.admin_key else "…"
+        disabled = isinstance(refusal, DisabledTenancy)
+        chosen = "$MUNIMENT_ADMIN_KEY" if settings.admin_key and not disabled else "…"
         lines += [f"  export MUNIMENT_API_KEY={chosen}"]
     lines += [
         "  muniment store create notes",

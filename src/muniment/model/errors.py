@@ -43,7 +43,7 @@ class InvalidKey(Failure):
 
 
 class DisabledTenancy(Failure):
-    """The key's workspace has been disabled by the operator."""
+    """The operator has disabled the key's workspace, with all its keys, and may enable it again."""
 
     code = "auth.disabled_tenancy"
 

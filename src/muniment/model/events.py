@@ -32,6 +32,8 @@ TYPES: dict[str, str] = {
     "owner.created": "An agent, a Session or a surface scope was registered.",
     "job.retried": "An administrator had an unfinished job tried again, parked or not.",
     "workspace.created": "The workspace began.",
+    "workspace.disabled": "The operator disabled the workspace: its keys are refused.",
+    "workspace.enabled": "The operator enabled the workspace again.",
 }
 """Every event type and what it says, shown in docs/events.md."""
 

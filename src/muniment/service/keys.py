@@ -92,8 +92,13 @@ async def _bearer(app: App, secret: str) -> Actor:
 
 
 def _check_tenancy(workspace: Workspace | None) -> None:
-    if workspace is None or workspace.status != "active":
-        raise DisabledTenancy("this workspace has been disabled by the operator")
+    if workspace is None:
+        raise InvalidKey("no such API key")
+    if workspace.status != "active":
+        raise DisabledTenancy(
+            "the operator has disabled this workspace; where its database is,"
+            f" `muniment workspace enable {workspace.id}` enables it again"
+        )
 
 
 async def _acting(app: App, actor: Actor, acted_as: str) -> Actor:
