@@ -7,10 +7,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check soak docs bench lock clean
+.PHONY: help demo test quick simulate check soak docs bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s%s\n", $$1, $$2}' Makefile
 
 demo: .venv/.ready ## a tour on real text, ending in a server to look at
 	@$(BIN)/python scripts/demo.py $(ARGS)
@@ -20,6 +20,9 @@ test: .venv/.ready ## every test, on every storage
 
 quick: .venv/.ready ## the tests without PostgreSQL, in a minute or two
 	@$(BIN)/python -m pytest -m "not postgres and not slow" $(ARGS)
+
+simulate: .venv/.ready ## a random script of requests, equal on every storage: SEED=7, SEED=1-50
+	@$(BIN)/python -m muniment.testing.simulation --seed $(or $(SEED),1) $(ARGS)
 
 check: .venv/.ready ## style, types, import contracts, the house rules and the docs
 	@$(BIN)/ruff check

@@ -11,8 +11,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -124,17 +125,29 @@ def make_sealer(settings: Settings) -> Sealer:
     return Sealer(random_bytes, {1: bytes.fromhex(settings.master_key)}, 1)
 
 
-async def make_app(settings: Settings, storage: Storage) -> App:
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """Where time, ids and chance come from: the system, or a simulation."""
+
+    now: Callable[[], int]
+    new_id: Callable[[str], str]
+    random_bytes: Callable[[int], bytes]
+
+
+SYSTEM = Ambient(now, new_id, random_bytes)
+
+
+async def make_app(settings: Settings, storage: Storage, ambient: Ambient = SYSTEM) -> App:
     """The application over a started storage, its schema migrated and its first rows made."""
-    app = await compose(settings, storage)
+    app = await compose(settings, storage, ambient)
     shared = settings.database_url.startswith("postgres")
     await ensure_default_workspace(app, owner_secret(settings), shared=shared)
     return app
 
 
-async def compose(settings: Settings, storage: Storage) -> App:
+async def compose(settings: Settings, storage: Storage, ambient: Ambient = SYSTEM) -> App:
     """The application over a started storage, its schema migrated."""
-    await storage.migrate(now())
+    await storage.migrate(ambient.now())
     operator = settings.admin_key
     shared_key = await storage.cursor_key()
     return App(
@@ -144,10 +157,10 @@ async def compose(settings: Settings, storage: Storage) -> App:
             operator_key_hash=hashlib.sha256(operator.encode()).digest() if operator else None,
             documents_max=settings.documents_max,
         ),
-        cursors=CursorSeal(shared_key, random_bytes),
-        now=now,
-        new_id=new_id,
-        random_bytes=random_bytes,
+        cursors=CursorSeal(shared_key, ambient.random_bytes),
+        now=ambient.now,
+        new_id=ambient.new_id,
+        random_bytes=ambient.random_bytes,
         fingerprint_key=hmac.digest(shared_key, b"idempotency", "sha256"),
     )
 
@@ -169,7 +182,7 @@ def make_http(settings: Settings, app: App, request_log: RequestLog | None = Non
         app,
         (wire, site.dialect(base_url, wire)),
         hosts=allowed_hosts(settings),
-        new_request_id=partial(request_id, random_bytes(8).hex(), count()),
+        new_request_id=partial(request_id, app.random_bytes(8).hex(), count()),
         request_log=request_log,
     )
 

@@ -9,7 +9,7 @@ from muniment.model.documents import DocumentItem
 from muniment.model.events import Event, Fact, Head, chain
 from muniment.model.ids import RevisionId, StoreId, WorkspaceId, to_bytes
 from muniment.model.revisions import CANONICAL, Change, Revision
-from muniment.model.stores import Ref, StoreRecord
+from muniment.model.stores import Ref, StoreRecord, StoreSummary
 from muniment.storage.base import Storage, Transaction
 from muniment.testing.builders import NOBODY
 
@@ -35,7 +35,8 @@ async def check_invariants(storage: Storage, workspace: WorkspaceId) -> None:
 
     async def check(tx: Transaction) -> None:
         await check_stream(tx, workspace, workspace)
-        for store in await _all_stores(tx, workspace):
+        for summary in await all_stores(tx, workspace):
+            store = summary.store
             if store.status == "deleted":
                 await check_erased(tx, workspace, store.id)
             elif store.status != "deleting":
@@ -69,7 +70,7 @@ async def check_store(tx: Transaction, workspace: WorkspaceId, store: StoreRecor
     """Ref, tree, documents, revisions and changes say the same."""
     ref = await tx.get_ref(workspace, store.id, CANONICAL)
     assert ref is not None, f"{store.id}: canonical is missing"
-    items = await _all_documents(tx, workspace, store.id)
+    items = await all_documents(tx, workspace, store.id)
     rows = {item.path: (item.blob, item.size) for item in items}
     trees = await _check_revisions(tx, workspace, store, ref)
     assert rows == trees[-1][1], f"{store.id}: the documents are not canonical's tree"
@@ -141,7 +142,7 @@ async def _check_changes(
 
 async def all_events(tx: Transaction, workspace: WorkspaceId, stream: str) -> list[Event]:
     """Every event of the stream, in order."""
-    return await _pages(
+    return await pages(
         lambda last: tx.list_events(workspace, stream, 0 if last is None else last.seq, PAGE)
     )
 
@@ -150,7 +151,7 @@ async def all_changes(
     tx: Transaction, workspace: WorkspaceId, store: StoreId, path: str
 ) -> list[Change]:
     """Every change of the path on canonical, oldest first."""
-    newest_first = await _pages(
+    newest_first = await pages(
         lambda last: tx.list_changes(workspace, store, path, _before(last), PAGE)
     )
     return newest_first[::-1]
@@ -161,24 +162,25 @@ def _before(change: Change | None) -> int:
     return POSITION_MAX if change is None or change.seq is None else change.seq - 1
 
 
-async def _all_documents(
+async def all_documents(
     tx: Transaction, workspace: WorkspaceId, store: StoreId
 ) -> list[DocumentItem]:
-    return await _pages(
+    """Every document of the store, in order of path."""
+    return await pages(
         lambda last: tx.list_documents(workspace, store, "/", last.path if last else None, PAGE)
     )
 
 
-async def _all_stores(tx: Transaction, workspace: WorkspaceId) -> list[StoreRecord]:
-    found = await _pages(
+async def all_stores(tx: Transaction, workspace: WorkspaceId) -> list[StoreSummary]:
+    """Every store of every status, in order of id."""
+    return await pages(
         lambda last: tx.list_stores(
             workspace, last.store.id if last else None, PAGE, readers=None, statuses=STATUSES
         )
     )
-    return [summary.store for summary in found]
 
 
-async def _pages(ask: Callable[[T | None], Awaitable[list[T]]]) -> list[T]:
+async def pages(ask: Callable[[T | None], Awaitable[list[T]]]) -> list[T]:
     """Everything that a list method gives, page after page."""
     found: list[T] = []
     while page := await ask(found[-1] if found else None):

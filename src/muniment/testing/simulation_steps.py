@@ -1,0 +1,553 @@
+"""The steps of a simulated script: each chooses a whole request from the world as known so far.
+
+A step is a small function of the world and of its own dice, and a row in STEPS with its weight. It
+chooses requests that are mostly good, and now and then one that has to be refused; what it asks
+for is up to it, what the answer must be is not: the storages have to agree about it.
+"""
+
+from collections.abc import Callable, Mapping
+
+from muniment.api.native.shapes import time_text
+from muniment.model.ids import PREFIXES
+from muniment.testing.simulation_refusals import spoiled
+from muniment.testing.simulation_world import (
+    Actor,
+    Dice,
+    Request,
+    Store,
+    World,
+    query_of,
+    time_of,
+)
+
+STORES = "/v1/memory-stores"
+ASSIGNMENTS = "/v1/permission-assignments"
+
+NAMES = ("notes", "Notes", "größe", "plan", "", " ", "n" * 256, "a\x07b")
+GOOD_NAMES = NAMES[:4]
+FOLDERS = ("/a", "/b/c", "/é", "/n", "/notes..md")
+PATHS = (
+    *(f"/n/{n}.md" for n in range(24)),
+    *(f"{folder}/{name}" for folder in FOLDERS for name in ("x", "Z.md", "é.md", "y/z.md")),
+    *FOLDERS,
+    "/ﬀ",
+    "/\U0001f9fe",
+    "/z z",
+    "/CON",
+    "/%41+b",
+    "/" + "s" * 255,
+    "/" + "/".join(["d"] * 58),
+)
+"""Folders that are documents too, so some puts meet a path that is taken; the last are long."""
+
+BAD_PATHS = (
+    "",
+    "a.md",
+    "/",
+    "/a/",
+    "/a//b",
+    "/./a",
+    "/a/../b",
+    "/a\\b",
+    "/ a",
+    "/e\u0301",
+    "/\u202ea",
+    "/\u0378",
+    "/a\u2028b",
+    "/" + "s" * 256,
+    "/" + "/".join(["d"] * 59),
+    "/" + "/".join(["é" * 100] * 6),
+)
+CONTENTS = ("one", "two\n", "", "\ufeffthree\r\n", "é" * 400, "z" * 102_400)
+BAD_CONTENTS = ("z" * 102_401, "bell\x07", "nul\x00", "lone \ud800", "\x7f")
+PREFIXES_OF_PATHS = ("/", "/n", "/n/", "/n/1", "/a/", "/é", "/ﬀ", "/none", "none")
+LIMITS = (1, 2, 3, 7, 200, None)
+RIGHTS = (["read"], ["write"], ["read", "write"], ["read", "read"])
+SUBJECT_KINDS = {
+    "principal": "principals",
+    "api_key": "keys",
+    "agent_definition": "agents",
+    "session": "sessions",
+    "surface_scope": "scopes",
+}
+"""Each kind of subject that has an id, and where the world keeps those."""
+
+ID_KINDS = {
+    "principal": "principal",
+    "api_key": "key",
+    "agent_definition": "agent",
+    "session": "session",
+    "surface_scope": "scope",
+}
+HOT = 0.45
+"""How often a step is about the largest store that can be written, so that one grows."""
+
+Step = Callable[[World, Dice], Request]
+
+
+# Choosing
+
+
+def unknown_id(dice: Dice, kind: str) -> str:
+    """A well-formed id of nothing."""
+    return f"{PREFIXES[kind]}_{dice.randbytes(16).hex()}"
+
+
+def anybody(world: World, dice: Dice) -> Actor:
+    """Somebody: seldom one whose key is refused."""
+    return dice.of(world.outcasts if dice.some(0.04) else world.actors)
+
+
+def administrator(world: World, dice: Dice) -> Actor:
+    """Mostly an administrator."""
+    if dice.some(0.18):
+        return anybody(world, dice)
+    return dice.of({name: one for name, one in world.actors.items() if one.admin})
+
+
+def keeper(world: World, dice: Dice, store: Store) -> Actor:
+    """Mostly somebody that may use the store."""
+    users = {name: world.actors[name] for name in store.users if name in world.actors}
+    return dice.of(users) if users and dice.some(0.85) else anybody(world, dice)
+
+
+def a_store(world: World, dice: Dice) -> Store:
+    """A store, mostly one that can be written, seldom one that was never there."""
+    if not world.stores or dice.some(0.02):
+        return Store(unknown_id(dice, "store"), 1, {}, {}, {})
+    writable = {name: store for name, store in world.stores.items() if store.writable}
+    if writable and dice.some(HOT):
+        return max(writable.values(), key=lambda store: (bool(store.users), len(store.hashes)))
+    return dice.of(writable if writable and dice.some(0.6) else world.stores)
+
+
+def an_id(dice: Dice, known: Mapping[str, str], kind: str) -> str:
+    """A known id of the kind, seldom an unknown one or none at all."""
+    if not known or dice.some(0.05):
+        return unknown_id(dice, kind) if dice.some(0.7) else f"{PREFIXES[kind]}_none"
+    return dice.of(known)
+
+
+def a_subject(world: World, dice: Dice) -> dict[str, str]:
+    """Somebody to whom an assignment can speak, mostly a principal."""
+    if dice.some(0.15):
+        return {"kind": "workspace"}
+    kind = "principal" if dice.some(0.6) else dice.choice(list(SUBJECT_KINDS))
+    return {"kind": kind, kind: an_id(dice, getattr(world, SUBJECT_KINDS[kind]), ID_KINDS[kind])}
+
+
+def a_name(dice: Dice) -> str:
+    """A name, seldom a refused one."""
+    return dice.choice(GOOD_NAMES if dice.some(0.94) else NAMES)
+
+
+def a_path(dice: Dice, store: Store, *, held: float) -> str:
+    """A path, as often as `held` says one where something is."""
+    if dice.some(0.04):
+        return dice.choice(BAD_PATHS)
+    if store.hashes and dice.some(held):
+        return dice.of({path: path for path in store.hashes})
+    return dice.choice(PATHS)
+
+
+def a_match(dice: Dice, store: Store, path: str) -> dict[str, str]:
+    """A precondition: mostly one that holds, as far as is known."""
+    held = store.hashes.get(path)
+    if dice.some(0.75):
+        if held is not None:
+            return {"If-Match": f'"{held}"' if dice.some(0.5) else held}
+        return {"If-None-Match": "*"} if dice.some(0.5) else {}
+    stale = store.former.get(path, dice.randbytes(32).hex())
+    choices: list[dict[str, str]] = [{}, {"If-None-Match": "*"}, {"If-Match": stale}]
+    return dice.choice([*choices, {"If-Match": stale}, {"If-Match": "*"}])
+
+
+def a_version(dice: Dice, store: Store) -> int:
+    """The store's version, seldom another one."""
+    return store.version if dice.some(0.85) else max(1, store.version + dice.choice((-1, 1)))
+
+
+def grants(world: World, dice: Dice) -> list[dict[str, object]]:
+    """Some grants for a new store, mostly none."""
+    count = dice.choice((0, 0, 0, 1, 1, 2, 4))
+    return [
+        {"subject": a_subject(world, dice), "permissions": dice.choice(RIGHTS)}
+        for _ in range(count)
+    ]
+
+
+# Stores
+
+
+def create_store(world: World, dice: Dice) -> Request:
+    """A store of any kind of owner."""
+    body: dict[str, object] = {"name": a_name(dice)}
+    actor = anybody(world, dice)
+    if dice.some(0.4):
+        subject = a_subject(world, dice)
+        body["owner"] = subject
+        if subject["kind"] != "principal":
+            actor = administrator(world, dice)
+        if dice.some(0.3):
+            body["promotion_policy"] = dice.choice(("direct", "proposal", "never"))
+    if dice.some(0.4):
+        body["description"] = dice.choice(("", "what it is", None, "d" * 1025))
+    if dice.some(0.2):
+        body["default"] = True
+    if found := grants(world, dice):
+        body["grants"] = found
+    return world.request(actor, "POST", STORES, body=body)
+
+
+def list_stores(world: World, dice: Dice) -> Request:
+    """Stores, filtered or not."""
+    query = {
+        "limit": dice.choice(LIMITS),
+        "name": dice.choice((None, None, *GOOD_NAMES)),
+        "include_archived": dice.choice((None, "true", "false")),
+        "include_deleted": dice.choice((None, None, "true")),
+    }
+    return world.request(administrator(world, dice), "GET", STORES, query)
+
+
+def get_store(world: World, dice: Dice) -> Request:
+    """One store."""
+    store = a_store(world, dice)
+    return world.request(keeper(world, dice, store), "GET", f"{STORES}/{store.id}")
+
+
+def update_store(world: World, dice: Dice) -> Request:
+    """Some of a store's own fields."""
+    store = a_store(world, dice)
+    fields: dict[str, object] = {
+        "name": a_name(dice),
+        "description": dice.choice((None, "changed")),
+        "promotion_policy": dice.choice(("direct", "direct", "direct", "proposal")),
+        "require_distinct_reviewer": dice.some(0.5),
+        "default": dice.some(0.7),
+    }
+    chosen = dice.sample(sorted(fields), dice.choice((0, 1, 1, 2, 3)))
+    body = {"expected_version": a_version(dice, store)} | {name: fields[name] for name in chosen}
+    actor = keeper(world, dice, store)
+    if "promotion_policy" in chosen:
+        actor = administrator(world, dice)
+    return world.request(actor, "PATCH", f"{STORES}/{store.id}", body=body)
+
+
+def archive_store(world: World, dice: Dice) -> Request:
+    """Makes a store read-only."""
+    store = dice.of(world.stores) if world.stores else a_store(world, dice)
+    body = {"expected_version": a_version(dice, store)}
+    return world.request(
+        keeper(world, dice, store), "POST", f"{STORES}/{store.id}/archive", body=body
+    )
+
+
+def delete_store(world: World, dice: Dice) -> Request:
+    """Erases a store."""
+    store = dice.of(world.stores) if world.stores else a_store(world, dice)
+    query = {"expected_version": a_version(dice, store) if dice.some(0.5) else None}
+    return world.request(keeper(world, dice, store), "DELETE", f"{STORES}/{store.id}", query)
+
+
+def explain_access(world: World, dice: Dice) -> Request:
+    """What somebody may do, and why."""
+    store = a_store(world, dice)
+    subject = None
+    if dice.some(0.6):
+        found = a_subject(world, dice)
+        subject = f"{found['kind']}:{found.get(found['kind'], world.workspace)}"
+    return world.request(
+        keeper(world, dice, store), "GET", f"{STORES}/{store.id}/access", {"subject": subject}
+    )
+
+
+# Documents
+
+
+def get_document(world: World, dice: Dice) -> Request:
+    """A document, or that it has not changed."""
+    store = a_store(world, dice)
+    path = a_path(dice, store, held=0.75)
+    headers = {}
+    if dice.some(0.2):
+        headers["If-None-Match"] = f'"{store.hashes.get(path, "0" * 64)}"'
+    return world.request(
+        keeper(world, dice, store),
+        "GET",
+        f"{STORES}/{store.id}/document",
+        {"path": path},
+        headers=headers,
+    )
+
+
+def put_document(world: World, dice: Dice) -> Request:
+    """Creates or replaces a document."""
+    store = a_store(world, dice)
+    path = a_path(dice, store, held=0.5)
+    content = dice.choice((*CONTENTS[:3], f"written in step {world.step}"))
+    if dice.some(0.08):
+        content = dice.choice(CONTENTS)
+    elif dice.some(0.03):
+        content = dice.choice(BAD_CONTENTS)
+    return world.request(
+        keeper(world, dice, store),
+        "PUT",
+        f"{STORES}/{store.id}/document",
+        {"path": path},
+        body={"content": content},
+        headers=a_match(dice, store, path),
+    )
+
+
+def delete_document(world: World, dice: Dice) -> Request:
+    """Removes a document."""
+    store = a_store(world, dice)
+    path = a_path(dice, store, held=0.75)
+    return world.request(
+        keeper(world, dice, store),
+        "DELETE",
+        f"{STORES}/{store.id}/document",
+        {"path": path},
+        headers=a_match(dice, store, path),
+    )
+
+
+def list_documents(world: World, dice: Dice) -> Request:
+    """The first page of a store's documents."""
+    store = a_store(world, dice)
+    query = {
+        "path_prefix": dice.choice(PREFIXES_OF_PATHS) if dice.some(0.4) else None,
+        "limit": dice.choice(LIMITS),
+    }
+    return world.request(keeper(world, dice, store), "GET", f"{STORES}/{store.id}/documents", query)
+
+
+# Access
+
+
+def create_assignment(world: World, dice: Dice) -> Request:
+    """Grants somebody something."""
+    store = a_store(world, dice)
+    body: dict[str, object] = {
+        "subject": a_subject(world, dice),
+        "permissions": dice.choice(RIGHTS) if dice.some(0.95) else [],
+    }
+    if dice.some(0.5):
+        body["memory_store"] = store.id
+    if "memory_store" not in body or dice.some(0.03):
+        body["resource"] = {"kind": "memory_store", "memory_store": store.id}
+    return world.request(keeper(world, dice, store), "POST", ASSIGNMENTS, body=body)
+
+
+def list_assignments(world: World, dice: Dice) -> Request:
+    """Assignments of a store, of a subject, of both, or all."""
+    store = a_store(world, dice)
+    query: dict[str, object] = {"limit": dice.choice(LIMITS)}
+    actor = administrator(world, dice)
+    if dice.some(0.6):
+        query["memory_store"] = store.id
+        actor = keeper(world, dice, store)
+    if dice.some(0.4):
+        subject = a_subject(world, dice)
+        query["subject"] = f"{subject['kind']}:{subject.get(subject['kind'], world.workspace)}"
+    return world.request(actor, "GET", ASSIGNMENTS, query)
+
+
+def delete_assignment(world: World, dice: Dice) -> Request:
+    """Ends an assignment."""
+    identifier = an_id(dice, world.assignments, "assignment")
+    return world.request(administrator(world, dice), "DELETE", f"{ASSIGNMENTS}/{identifier}")
+
+
+# Identities
+
+
+def whoami(world: World, dice: Dice) -> Request:
+    """Who somebody is, first those of whom it is not known."""
+    actor = anybody(world, dice)
+    unknown = {name: one for name, one in world.actors.items() if one.principal is None}
+    return world.request(dice.of(unknown) if unknown else actor, "GET", "/v1/whoami")
+
+
+def create_key(world: World, dice: Dice) -> Request:
+    """A key, perhaps of a principal that is there, perhaps one that soon expires."""
+    role = "admin" if dice.some(0.2) else "member"
+    body: dict[str, object] = {"name": a_name(dice), "role": role}
+    if dice.some(0.3):
+        body["principal"] = an_id(dice, world.principals, "principal")
+    if dice.some(0.2):
+        expiry = time_of(world.step + dice.choice((-1, 5, 20, 100)))
+        body["expires_at"] = time_text(expiry) if dice.some(0.9) else "tomorrow"
+    if dice.some(0.03):
+        body["role"] = "king"
+    return world.request(administrator(world, dice), "POST", "/v1/api-keys", body=body)
+
+
+def revoke_key(world: World, dice: Dice) -> Request:
+    """Ends a key."""
+    identifier = an_id(dice, world.keys, "key")
+    return world.request(administrator(world, dice), "DELETE", f"/v1/api-keys/{identifier}")
+
+
+def create_principal(world: World, dice: Dice) -> Request:
+    """A person or a service, perhaps of an external id that is taken."""
+    body: dict[str, object] = {"name": a_name(dice)}
+    if dice.some(0.6):
+        body["kind"] = dice.choice(("person", "person", "service", "robot"))
+    if dice.some(0.6):
+        body["external_id"] = dice.choice(("ext-1", "ext-2", "ext-ü", f"ext {world.step}"))
+    return world.request(administrator(world, dice), "POST", "/v1/principals", body=body)
+
+
+def create_delegation(world: World, dice: Dice) -> Request:
+    """Lets somebody act as somebody else."""
+    kind = dice.choice(("principal", "api_key", "principal", "session"))
+    delegate = {
+        "kind": kind,
+        kind: an_id(dice, getattr(world, SUBJECT_KINDS[kind]), ID_KINDS[kind]),
+    }
+    whom = an_id(dice, world.principals, "principal")
+    own = {name: one for name, one in world.actors.items() if one.principal == whom}
+    actor = dice.of(own) if own and dice.some(0.4) else administrator(world, dice)
+    body = {"principal": whom, "delegate": delegate}
+    return world.request(actor, "POST", "/v1/delegations", body=body)
+
+
+def delete_delegation(world: World, dice: Dice) -> Request:
+    """Ends a delegation."""
+    identifier = an_id(dice, world.delegations, "delegation")
+    return world.request(administrator(world, dice), "DELETE", f"/v1/delegations/{identifier}")
+
+
+def create_owner(world: World, dice: Dice) -> Request:
+    """An agent, a Session or a surface scope."""
+    path = dice.choice(("/v1/agents", "/v1/sessions", "/v1/surface-scopes"))
+    body: dict[str, object] = {"name": a_name(dice)}
+    if path == "/v1/surface-scopes":
+        body["kind"] = dice.choice(("public", "private", "personal", "secret"))
+    actor = anybody(world, dice) if path == "/v1/sessions" else administrator(world, dice)
+    return world.request(actor, "POST", path, body=body)
+
+
+def list_identities(world: World, dice: Dice) -> Request:
+    """Keys, principals, delegations or owners."""
+    path = dice.choice(
+        (
+            "/v1/api-keys",
+            "/v1/principals",
+            "/v1/delegations",
+            "/v1/agents",
+            "/v1/sessions",
+            "/v1/surface-scopes",
+        )
+    )
+    return world.request(
+        administrator(world, dice), "GET", path, {"limit": dice.choice((1, 2, 50, None))}
+    )
+
+
+# Events
+
+
+def store_events(world: World, dice: Dice) -> Request:
+    """Events of a store from some number on."""
+    store = a_store(world, dice)
+    query = {"limit": dice.choice(LIMITS), "after": dice.choice((None, 0, 1, 3, 10, 1000))}
+    return world.request(keeper(world, dice, store), "GET", f"{STORES}/{store.id}/events", query)
+
+
+def workspace_events(world: World, dice: Dice) -> Request:
+    """Events of the workspace, all of them or those about the asker."""
+    query = {"limit": dice.choice(LIMITS), "after": dice.choice((None, None, 0, 5, 40))}
+    return world.request(anybody(world, dice), "GET", "/v1/events", query)
+
+
+# What was asked before
+
+
+def next_page(world: World, dice: Dice) -> Request:
+    """Goes on with a list, whatever was written since; seldom with another one's cursor."""
+    if not world.cursors:
+        return list_documents(world, dice)
+    cursor = dice.of({one.page: one for one in world.cursors})
+    request, page = cursor.request, cursor.page
+    actor = world.actors.get(request.actor) or anybody(world, dice)
+    if dice.some(0.12):
+        actor = anybody(world, dice)
+    query: dict[str, object] = {**query_of(request), "page": page}
+    query.pop("after", None)
+    if dice.some(0.3):
+        query["limit"] = dice.choice((1, 2, 5))
+    path = request.path
+    if dice.some(0.05):
+        path = f"{STORES}/{a_store(world, dice).id}/documents"
+    elif dice.some(0.05):
+        query["page"] = page[:-1] + ("A" if page[-1] != "A" else "B")
+    elif dice.some(0.05):
+        query["path_prefix"] = "/n"
+    return world.request(actor, "GET", path, query)
+
+
+def send_again(world: World, dice: Dice) -> Request:
+    """A request of before, byte for byte."""
+    if not world.requests:
+        return whoami(world, dice)
+    changing = {str(n): one for n, one in enumerate(world.requests) if one.method != "GET"}
+    return dice.of(changing or {"0": world.requests[0]})
+
+
+def refused(world: World, dice: Dice) -> Request:
+    """A request of another step with something wrong about it."""
+    name = name_of_step(dice)
+    request = (whoami if name in _NOT_SPOILED else STEPS[name][1])(world, dice)
+    return spoiled(world, dice, request)
+
+
+STEPS: dict[str, tuple[int, Step]] = {
+    "create_store": (12, create_store),
+    "list_stores": (6, list_stores),
+    "get_store": (5, get_store),
+    "update_store": (8, update_store),
+    "archive_store": (2, archive_store),
+    "delete_store": (2, delete_store),
+    "explain_access": (6, explain_access),
+    "get_document": (10, get_document),
+    "put_document": (90, put_document),
+    "delete_document": (14, delete_document),
+    "list_documents": (10, list_documents),
+    "create_assignment": (10, create_assignment),
+    "list_assignments": (8, list_assignments),
+    "delete_assignment": (4, delete_assignment),
+    "whoami": (4, whoami),
+    "create_key": (6, create_key),
+    "revoke_key": (2, revoke_key),
+    "create_principal": (4, create_principal),
+    "create_delegation": (5, create_delegation),
+    "delete_delegation": (2, delete_delegation),
+    "create_owner": (6, create_owner),
+    "list_identities": (12, list_identities),
+    "store_events": (6, store_events),
+    "workspace_events": (5, workspace_events),
+    "next_page": (14, next_page),
+    "send_again": (10, send_again),
+    "refused": (20, refused),
+}
+"""Every step: how often it is taken, and how it chooses its request."""
+
+
+def name_of_step(dice: Dice) -> str:
+    """The name of a step, by weight."""
+    return dice.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
+
+
+PROLOGUE = (
+    *("whoami",) * 3,
+    *("create_key",) * 4,
+    *("create_store",) * 4,
+    *("create_owner",) * 3,
+    *("create_delegation",) * 2,
+)
+"""The steps that begin every script, so that there is something to choose from."""
+
+_NOT_SPOILED = ("next_page", "send_again", "refused")
