@@ -189,7 +189,8 @@ async def run(script: Script, kinds: Mapping[str, Kind]) -> Run:
             name = PROLOGUE[number - 1] if number <= len(PROLOGUE) else drawn
             world.step = number
             request = STEPS[name][1](world, dice)
-            answers = {side: await each.ask(number, request) for side, each in sides.items()}
+            asked = (each.ask(number, request) for each in sides.values())
+            answers = dict(zip(sides, await asyncio.gather(*asked), strict=True))
             answer = next(iter(answers.values()))
             route = route_of(routes, request)
             taken.append(Taken(number, name, route, request, answer))
