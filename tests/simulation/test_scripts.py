@@ -3,24 +3,27 @@
 import asyncio
 from collections import Counter
 from functools import cache
+from inspect import getsource
 
 import pytest
 
 from muniment.api.native import dialect
 from muniment.api.native.envelope import STATUS
-from muniment.model.errors import Internal, Unavailable
+from muniment.model.errors import Internal
+from muniment.storage.base import Transaction
+from muniment.testing import contents, invariants
 from muniment.testing.simulation import BASE_URL, KINDS, Kind, Run, Script, command, simulate
+from muniment.testing.simulation_deeds import DEEDS
 from muniment.testing.simulation_steps import STEPS
+from muniment.testing.simulation_world import DEED, Answer, Request
 
 SEEDS = range(1, 9)
 COUNT = 400
 CALLING_SEEDS = range(1, 13)
 """More scripts, on the in-memory storage alone, to see what they call."""
 
-CAUSED = {(each.code, status) for each, status in STATUS.items()} - {
-    (each.code, STATUS[each]) for each in (Internal, Unavailable)
-}
-"""The failures that a request can cause while the database answers."""
+CAUSED = {(each.code, status) for each, status in STATUS.items() if each is not Internal}
+"""The failures that a request can cause or meet; what is left is a fault of the server."""
 
 
 def ran(seed: int, kinds: dict[str, Kind], count: int = COUNT) -> Run:
@@ -59,9 +62,39 @@ def test_the_scripts_meet_every_failure_that_a_request_can_cause() -> None:
     assert met == CAUSED
 
 
-def test_the_scripts_take_every_step() -> None:
-    taken = {one.name for run in on_memory() for one in run.taken}
-    assert taken == set(STEPS)
+def test_the_scripts_take_every_step_and_do_every_deed() -> None:
+    taken = [one for run in on_memory() for one in run.taken]
+    assert {one.name for one in taken} == set(STEPS)
+    assert {one.route for one in taken if one.request.method == DEED} == {
+        f"{DEED} {name}" for name in DEEDS
+    }
+
+
+def test_the_scripts_send_requests_again_under_their_idempotency_keys_r47() -> None:
+    replayed: Counter[str] = Counter()
+    for run in on_memory():
+        first: dict[Request, Answer] = {}
+        for one in run.taken:
+            if "Idempotency-Key" in dict(one.request.headers) and one.answer.status < 300:
+                made = first.setdefault(one.request, one.answer)
+                if made is not one.answer:
+                    same = made.body == one.answer.body
+                    replayed[f"{one.request.method} {same}"] += 1
+    assert replayed["POST True"] > 5
+    assert replayed["PUT True"] > 0
+
+
+def test_a_worker_ends_deletions_that_the_database_interrupted_c171() -> None:
+    turns = [
+        one.answer.json()["done"] for run in on_memory() for one in run.taken if one.name == "work"
+    ]
+    assert "1 jobs" in turns
+
+
+def test_the_rows_compared_are_all_that_the_port_can_list() -> None:
+    text = getsource(contents) + getsource(invariants)
+    listing = [name for name in dir(Transaction) if name.startswith("list_")]
+    assert [name for name in listing if f"tx.{name}(" not in text] == []
 
 
 def test_what_a_script_asks_is_the_seeds_alone() -> None:

@@ -34,6 +34,7 @@ from muniment.api.native import dialect
 from muniment.model.access import ApiKey, Principal
 from muniment.model.ids import DEFAULT_WORKSPACE, KeyId, PrincipalId, WorkspaceId
 from muniment.model.stores import Workspace
+from muniment.service.app import App
 from muniment.service.keys import new_secret, secret_hash
 from muniment.settings import load, write_credentials
 from muniment.storage.base import Storage, Transaction
@@ -44,8 +45,10 @@ from muniment.storage.sqlite import SqliteStorage
 from muniment.testing.contents import contents
 from muniment.testing.invariants import check_invariants
 from muniment.testing.postgres import PostgresServer
-from muniment.testing.simulation_steps import PROLOGUE, STEPS, name_of_step
+from muniment.testing.simulation_deeds import Interruptible, done, interruptible
+from muniment.testing.simulation_steps import choose
 from muniment.testing.simulation_world import (
+    DEED,
     Actor,
     Answer,
     Chance,
@@ -105,7 +108,8 @@ class Taken(Struct, frozen=True):
         """The step in one line."""
         outcome = f"{self.answer.status} {self.answer.failure or ''}".rstrip()
         asked = f"{self.request.method} {self.request.target}"
-        return f"{self.number:>5}  {self.name}: {asked} as {self.request.actor} → {outcome}"
+        who = f"{self.request.actor}{self.request.outage}"
+        return f"{self.number:>5}  {self.name}: {asked} as {who} → {outcome}"
 
     def text(self) -> str:
         """The step in full."""
@@ -184,11 +188,8 @@ async def run(script: Script, kinds: Mapping[str, Kind]) -> Run:
         }
         world = first_world()
         for number in script.numbers():
-            dice = Dice(script.seed, number)
-            drawn = name_of_step(dice)
-            name = PROLOGUE[number - 1] if number <= len(PROLOGUE) else drawn
             world.step = number
-            request = STEPS[name][1](world, dice)
+            name, request = choose(world, Dice(script.seed, number))
             asked = (each.ask(number, request) for each in sides.values())
             answers = dict(zip(sides, await asyncio.gather(*asked), strict=True))
             answer = next(iter(answers.values()))
@@ -212,7 +213,8 @@ def compare(taken: Sequence[Taken], answers: Mapping[str, Answer]) -> None:
             raise Differs(
                 "answer", taken, f"{message}\n\n{last.request.text()}\n\n{shown}", (first, name)
             )
-    if expected.status >= 500:
+    gone = expected.status == 503 and last.request.database_answers is not None
+    if expected.status >= 500 and not gone:
         shown = f"{last.request.text()}\n\n{first}: {expected.text()}"
         raise Differs("fault", taken, f"{asked}: a fault of the server\n\n{shown}", (first,))
 
@@ -239,7 +241,12 @@ async def compare_ends(taken: Sequence[Taken], sides: Mapping[str, "Side"]) -> l
 
 
 def route_of(routes: Routes, request: Request) -> str:
-    """The native route that a request meets, as `METHOD /path/{id}`; empty where none does."""
+    """The native route that a request meets, as `METHOD /path/{id}`; empty where none does.
+
+    Of a deed its name.
+    """
+    if request.method == DEED:
+        return f"{DEED} {request.target.partition(' ')[0]}"
     found = routes.find(request.path)[0].get(request.method)
     return f"{request.method} {found[1].path}" if found is not None else ""
 
@@ -251,13 +258,21 @@ class Side(Struct, frozen=True):
     """The application over one storage, with a clockwork of its own."""
 
     storage: Storage
+    app: App
     http: HttpApp
     clockwork: Clockwork
+    database: Interruptible
 
     async def ask(self, step: int, request: Request) -> Answer:
         """The answer to the request, sent in this step."""
         self.clockwork.begin(step)
-        return await send(self.http, request)
+        self.database.answer(request.database_answers)
+        try:
+            if request.method == DEED:
+                return await done(self.app, request)
+            return await send(self.http, request)
+        finally:
+            self.database.answer(None)
 
 
 @asynccontextmanager
@@ -276,10 +291,11 @@ async def opened(kind: Kind, home: Path) -> AsyncIterator[Side]:
     with kind(Chance("storage")) as storage:
         await storage.start()
         try:
+            interrupted, database = interruptible(storage)
             ambient = main.Ambient(clockwork.now, clockwork.new_id, clockwork.chance)
-            app = await main.make_app(settings, storage, ambient)
+            app = await main.make_app(settings, interrupted, ambient)
             await add_others(storage)
-            yield Side(storage, main.make_http(settings, app), clockwork)
+            yield Side(storage, app, main.make_http(settings, app), clockwork, database)
         finally:
             await storage.stop()
 

@@ -64,6 +64,9 @@ HEADERS = (
     ("Host", "elsewhere.example"),
     ("Origin", "http://elsewhere.example"),
     ("Authorization", "Basic abc"),
+    ("Idempotency-Key", ""),
+    ("Idempotency-Key", "k" * 256),
+    ("Idempotency-Key", "é"),
 )
 PATHS = ("/v1/nothing", "/v1", "/", "/v1/memory-stores/", "/v1/memory_stores", "/v1/whoami/%ff")
 METHODS = ("PATCH", "POST", "PUT", "DELETE", "GET", "OPTIONS", "TRACE")

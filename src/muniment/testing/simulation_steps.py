@@ -5,176 +5,50 @@ chooses requests that are mostly good, and now and then one that has to be refus
 for is up to it, what the answer must be is not: the storages have to agree about it.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
+
+from msgspec import structs
 
 from muniment.api.native.shapes import time_text
-from muniment.model.ids import PREFIXES
+from muniment.testing.simulation_choices import (
+    ASSIGNMENTS,
+    BAD_CONTENTS,
+    CONTENTS,
+    GOOD_NAMES,
+    ID_KINDS,
+    IDEMPOTENCY_KEY,
+    LIMITS,
+    PREFIXES_OF_PATHS,
+    RIGHTS,
+    STORES,
+    SUBJECT_KINDS,
+    a_match,
+    a_name,
+    a_path,
+    a_store,
+    a_subject,
+    a_version,
+    administrator,
+    an_id,
+    anybody,
+    grants,
+    keeper,
+)
 from muniment.testing.simulation_refusals import spoiled
 from muniment.testing.simulation_world import (
-    Actor,
+    DEED,
+    IDENTIFYING,
     Dice,
     Request,
-    Store,
     World,
+    encode_body,
+    identify,
     query_of,
     time_of,
 )
 
-STORES = "/v1/memory-stores"
-ASSIGNMENTS = "/v1/permission-assignments"
-
-NAMES = ("notes", "Notes", "größe", "plan", "", " ", "n" * 256, "a\x07b")
-GOOD_NAMES = NAMES[:4]
-FOLDERS = ("/a", "/b/c", "/é", "/n", "/notes..md")
-PATHS = (
-    *(f"/n/{n}.md" for n in range(24)),
-    *(f"{folder}/{name}" for folder in FOLDERS for name in ("x", "Z.md", "é.md", "y/z.md")),
-    *FOLDERS,
-    "/ﬀ",
-    "/\U0001f9fe",
-    "/z z",
-    "/CON",
-    "/%41+b",
-    "/" + "s" * 255,
-    "/" + "/".join(["d"] * 58),
-)
-"""Folders that are documents too, so some puts meet a path that is taken; the last are long."""
-
-BAD_PATHS = (
-    "",
-    "a.md",
-    "/",
-    "/a/",
-    "/a//b",
-    "/./a",
-    "/a/../b",
-    "/a\\b",
-    "/ a",
-    "/e\u0301",
-    "/\u202ea",
-    "/\u0378",
-    "/a\u2028b",
-    "/" + "s" * 256,
-    "/" + "/".join(["d"] * 59),
-    "/" + "/".join(["é" * 100] * 6),
-)
-CONTENTS = ("one", "two\n", "", "\ufeffthree\r\n", "é" * 400, "z" * 102_400)
-BAD_CONTENTS = ("z" * 102_401, "bell\x07", "nul\x00", "lone \ud800", "\x7f")
-PREFIXES_OF_PATHS = ("/", "/n", "/n/", "/n/1", "/a/", "/é", "/ﬀ", "/none", "none")
-LIMITS = (1, 2, 3, 7, 200, None)
-RIGHTS = (["read"], ["write"], ["read", "write"], ["read", "read"])
-SUBJECT_KINDS = {
-    "principal": "principals",
-    "api_key": "keys",
-    "agent_definition": "agents",
-    "session": "sessions",
-    "surface_scope": "scopes",
-}
-"""Each kind of subject that has an id, and where the world keeps those."""
-
-ID_KINDS = {
-    "principal": "principal",
-    "api_key": "key",
-    "agent_definition": "agent",
-    "session": "session",
-    "surface_scope": "scope",
-}
-HOT = 0.45
-"""How often a step is about the largest store that can be written, so that one grows."""
-
 Step = Callable[[World, Dice], Request]
-
-
-# Choosing
-
-
-def unknown_id(dice: Dice, kind: str) -> str:
-    """A well-formed id of nothing."""
-    return f"{PREFIXES[kind]}_{dice.randbytes(16).hex()}"
-
-
-def anybody(world: World, dice: Dice) -> Actor:
-    """Somebody: seldom one whose key is refused."""
-    return dice.of(world.outcasts if dice.some(0.04) else world.actors)
-
-
-def administrator(world: World, dice: Dice) -> Actor:
-    """Mostly an administrator."""
-    if dice.some(0.18):
-        return anybody(world, dice)
-    return dice.of({name: one for name, one in world.actors.items() if one.admin})
-
-
-def keeper(world: World, dice: Dice, store: Store) -> Actor:
-    """Mostly somebody that may use the store."""
-    users = {name: world.actors[name] for name in store.users if name in world.actors}
-    return dice.of(users) if users and dice.some(0.85) else anybody(world, dice)
-
-
-def a_store(world: World, dice: Dice) -> Store:
-    """A store, mostly one that can be written, seldom one that was never there."""
-    if not world.stores or dice.some(0.02):
-        return Store(unknown_id(dice, "store"), 1, {}, {}, {})
-    writable = {name: store for name, store in world.stores.items() if store.writable}
-    if writable and dice.some(HOT):
-        return max(writable.values(), key=lambda store: (bool(store.users), len(store.hashes)))
-    return dice.of(writable if writable and dice.some(0.6) else world.stores)
-
-
-def an_id(dice: Dice, known: Mapping[str, str], kind: str) -> str:
-    """A known id of the kind, seldom an unknown one or none at all."""
-    if not known or dice.some(0.05):
-        return unknown_id(dice, kind) if dice.some(0.7) else f"{PREFIXES[kind]}_none"
-    return dice.of(known)
-
-
-def a_subject(world: World, dice: Dice) -> dict[str, str]:
-    """Somebody to whom an assignment can speak, mostly a principal."""
-    if dice.some(0.15):
-        return {"kind": "workspace"}
-    kind = "principal" if dice.some(0.6) else dice.choice(list(SUBJECT_KINDS))
-    return {"kind": kind, kind: an_id(dice, getattr(world, SUBJECT_KINDS[kind]), ID_KINDS[kind])}
-
-
-def a_name(dice: Dice) -> str:
-    """A name, seldom a refused one."""
-    return dice.choice(GOOD_NAMES if dice.some(0.94) else NAMES)
-
-
-def a_path(dice: Dice, store: Store, *, held: float) -> str:
-    """A path, as often as `held` says one where something is."""
-    if dice.some(0.04):
-        return dice.choice(BAD_PATHS)
-    if store.hashes and dice.some(held):
-        return dice.of({path: path for path in store.hashes})
-    return dice.choice(PATHS)
-
-
-def a_match(dice: Dice, store: Store, path: str) -> dict[str, str]:
-    """A precondition: mostly one that holds, as far as is known."""
-    held = store.hashes.get(path)
-    if dice.some(0.75):
-        if held is not None:
-            return {"If-Match": f'"{held}"' if dice.some(0.5) else held}
-        return {"If-None-Match": "*"} if dice.some(0.5) else {}
-    stale = store.former.get(path, dice.randbytes(32).hex())
-    choices: list[dict[str, str]] = [{}, {"If-None-Match": "*"}, {"If-Match": stale}]
-    return dice.choice([*choices, {"If-Match": stale}, {"If-Match": "*"}])
-
-
-def a_version(dice: Dice, store: Store) -> int:
-    """The store's version, seldom another one."""
-    return store.version if dice.some(0.85) else max(1, store.version + dice.choice((-1, 1)))
-
-
-def grants(world: World, dice: Dice) -> list[dict[str, object]]:
-    """Some grants for a new store, mostly none."""
-    count = dice.choice((0, 0, 0, 1, 1, 2, 4))
-    return [
-        {"subject": a_subject(world, dice), "permissions": dice.choice(RIGHTS)}
-        for _ in range(count)
-    ]
-
 
 # Stores
 
@@ -283,7 +157,7 @@ def get_document(world: World, dice: Dice) -> Request:
 
 def put_document(world: World, dice: Dice) -> Request:
     """Creates or replaces a document."""
-    store = a_store(world, dice)
+    store = a_store(world, dice, writable=0.92)
     path = a_path(dice, store, held=0.5)
     content = dice.choice((*CONTENTS[:3], f"written in step {world.step}"))
     if dice.some(0.08):
@@ -327,8 +201,11 @@ def list_documents(world: World, dice: Dice) -> Request:
 
 
 def create_assignment(world: World, dice: Dice) -> Request:
-    """Grants somebody something."""
+    """Grants somebody something, often on a store that nobody can use."""
     store = a_store(world, dice)
+    useless = {name: one for name, one in world.stores.items() if one.writable and not one.users}
+    if useless and dice.some(0.6):
+        store = dice.of(useless)
     body: dict[str, object] = {
         "subject": a_subject(world, dice),
         "permissions": dice.choice(RIGHTS) if dice.some(0.95) else [],
@@ -337,7 +214,8 @@ def create_assignment(world: World, dice: Dice) -> Request:
         body["memory_store"] = store.id
     if "memory_store" not in body or dice.some(0.03):
         body["resource"] = {"kind": "memory_store", "memory_store": store.id}
-    return world.request(keeper(world, dice, store), "POST", ASSIGNMENTS, body=body)
+    actor = keeper(world, dice, store) if store.users else administrator(world, dice)
+    return world.request(actor, "POST", ASSIGNMENTS, body=body)
 
 
 def list_assignments(world: World, dice: Dice) -> Request:
@@ -490,17 +368,45 @@ def next_page(world: World, dice: Dice) -> Request:
 
 
 def send_again(world: World, dice: Dice) -> Request:
-    """A request of before, byte for byte."""
-    if not world.requests:
-        return whoami(world, dice)
-    changing = {str(n): one for n, one in enumerate(world.requests) if one.method != "GET"}
-    return dice.of(changing or {"0": world.requests[0]})
+    """A request of before, byte for byte: often one that carries an idempotency key."""
+    sent = {str(n): one for n, one in enumerate(world.requests) if one.method != "GET"}
+    once = {n: one for n, one in sent.items() if IDEMPOTENCY_KEY in dict(one.headers)}
+    found = once if once and dice.some(0.7) else sent
+    return structs.replace(dice.of(found), database_answers=None) if found else whoami(world, dice)
+
+
+def send_changed(world: World, dice: Dice) -> Request:
+    """A request of before that says something else, under the same idempotency key if it has one.
+
+    Or the same from somebody else, whose keys are others.
+    """
+    request = send_again(world, dice)
+    said = (
+        json.loads(request.body) if request.body[:1] == b"{" and request.body[-1:] == b"}" else {}
+    )
+    if not said or dice.some(0.2):
+        if dice.some(0.5):
+            kept = [each for each in request.headers if not each[0].startswith("If-")]
+            return structs.replace(request, headers=tuple(kept))
+        actor = anybody(world, dice)
+        kept = [each for each in request.headers if each[0] not in IDENTIFYING]
+        return structs.replace(request, actor=actor.name, headers=(*identify(actor), *kept))
+    field = dice.choice(sorted(said))
+    said[field] = {"name": "other", "content": "other", "role": "member"}.get(field, said[field])
+    if isinstance(said[field], int):
+        said[field] += 1
+    return structs.replace(request, body=encode_body(said))
+
+
+def work(world: World, dice: Dice) -> Request:
+    """A worker's turn."""
+    return Request("worker", DEED, "work")
 
 
 def refused(world: World, dice: Dice) -> Request:
     """A request of another step with something wrong about it."""
-    name = name_of_step(dice)
-    request = (whoami if name in _NOT_SPOILED else STEPS[name][1])(world, dice)
+    name = drawn(dice)
+    request = (whoami if name in AGAIN else STEPS[name][1])(world, dice)
     return spoiled(world, dice, request)
 
 
@@ -530,15 +436,12 @@ STEPS: dict[str, tuple[int, Step]] = {
     "store_events": (6, store_events),
     "workspace_events": (5, workspace_events),
     "next_page": (14, next_page),
-    "send_again": (10, send_again),
+    "send_again": (12, send_again),
+    "send_changed": (8, send_changed),
+    "work": (4, work),
     "refused": (20, refused),
 }
 """Every step: how often it is taken, and how it chooses its request."""
-
-
-def name_of_step(dice: Dice) -> str:
-    """The name of a step, by weight."""
-    return dice.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
 
 
 PROLOGUE = (
@@ -550,4 +453,32 @@ PROLOGUE = (
 )
 """The steps that begin every script, so that there is something to choose from."""
 
-_NOT_SPOILED = ("next_page", "send_again", "refused")
+AGAIN = ("next_page", "send_again", "send_changed", "refused", "work")
+"""Steps whose request is made of an earlier one, or is none."""
+
+
+def choose(world: World, dice: Dice) -> tuple[str, Request]:
+    """The name of the world's next step, and its request."""
+    name = drawn(dice)
+    if world.step <= len(PROLOGUE):
+        name = PROLOGUE[world.step - 1]
+    request = STEPS[name][1](world, dice)
+    return name, request if name in AGAIN else hardened(world, dice, request)
+
+
+def drawn(dice: Dice) -> str:
+    """The name of a step, by weight."""
+    return dice.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
+
+
+def hardened(world: World, dice: Dice, request: Request) -> Request:
+    """The request, perhaps under an idempotency key, perhaps while the database goes away."""
+    if request.method != "GET" and dice.some(0.4):
+        key = f"key {world.step}" if dice.some(0.85) else f"key of {dice.randrange(3)}"
+        headers = (*request.headers, (IDEMPOTENCY_KEY, key))
+        request = structs.replace(request, headers=headers)
+    deletes = request.method == "DELETE" and request.path.count("/") == 3
+    if dice.some(0.3 if deletes else 0.02):
+        answers = 2 if deletes else dice.randrange(3)
+        request = structs.replace(request, database_answers=answers)
+    return request

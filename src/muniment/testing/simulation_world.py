@@ -101,23 +101,40 @@ class Dice(Random):
         return self.random() < chance
 
 
+DEED = "DO"
+"""The method of what is no request but a deed of the operator's or of a worker's."""
+
+
 class Request(Struct, frozen=True):
-    """A whole request; `actor` is what the script calls who sends it."""
+    """A whole request; `actor` is what the script calls who sends it.
+
+    With the method DEED it is a deed: `target` is its name and what it is about. Where
+    `database_answers` is a number, the database does so many more transactions and then no more,
+    until the answer is given.
+    """
 
     actor: str
     method: str
     target: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    database_answers: int | None = None
 
     @property
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
 
+    @property
+    def outage(self) -> str:
+        """What the database does meanwhile, where it does not answer."""
+        if self.database_answers is None:
+            return ""
+        return f", the database gone after {self.database_answers} transactions"
+
     def text(self) -> str:
         """The request as people read it."""
-        head = [f"{self.method} {self.target}    as {self.actor}"]
+        head = [f"{self.method} {self.target}    as {self.actor}{self.outage}"]
         head += [f"{name}: {value}" for name, value in self.headers]
         return "\n".join([*head, *_shown(self.body)])
 
@@ -261,12 +278,18 @@ class World:
         """The actor's request; a body is sent as JSON, a query's parameters that are None not."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
-        found = list(bearer(actor))
-        if actor.acted_as is not None:
-            found.append(("Muniment-Acted-As", actor.acted_as))
-        found += (headers or {}).items()
+        found = (*identify(actor), *(headers or {}).items())
         sent = b"" if body is None else encode_body(body)
-        return Request(actor.name, method, target, tuple(found), sent)
+        return Request(actor.name, method, target, found, sent)
+
+
+IDENTIFYING = ("Authorization", "Muniment-Acted-As")
+
+
+def identify(actor: Actor) -> tuple[tuple[str, str], ...]:
+    """The headers that say who sends a request."""
+    acting = () if actor.acted_as is None else (("Muniment-Acted-As", actor.acted_as),)
+    return (*bearer(actor), *acting)
 
 
 def bearer(actor: Actor) -> tuple[tuple[str, str], ...]:
@@ -286,6 +309,15 @@ def encode_body(body: object) -> bytes:
 def query_of(request: Request) -> dict[str, str]:
     """The parameters of a request's query; of a repeated one the last."""
     return dict(parse_qsl(request.target.partition("?")[2], keep_blank_values=True))
+
+
+def fields_of(request: Request) -> dict[str, Any]:
+    """The fields of a request's body; none where it is no JSON object."""
+    try:
+        found = json.loads(request.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def store_of(world: World, request: Request) -> Store | None:
@@ -308,6 +340,8 @@ def learn(world: World, route: str, request: Request, answer: Answer) -> None:
             world.outcasts[actor.name] = world.actors.pop(actor.name)
     elif answer.status == 409:
         _learn_from_conflict(world, request, body["error"].get("detail", {}))
+    elif answer.status == 503 and route == "DELETE /v1/memory-stores/{id}":
+        _learn_deletion(world, request, body)
     elif answer.status < 400:
         if route in LEARNING:
             LEARNING[route](world, request, body)
@@ -365,6 +399,8 @@ def _learn_removal(world: World, request: Request, body: Any) -> None:
 
 
 def _learn_key(world: World, request: Request, body: Any) -> None:
+    if "secret" not in body:
+        return
     name, admin = f"{body['role']} {world.step}", body["role"] == "admin"
     actor = Actor(name, body["secret"], body["principal"], body["id"], admin=admin)
     world.actors[name] = actor
