@@ -509,7 +509,11 @@ def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--storage", default="memory,sqlite,postgres", help="which storages, the first to go by")
     add("--transcript", action="store_true", help="print every request and its answer")
     add("--shrink-seconds", type=float, default=SHRINK_SECONDS, help="how long to look for less")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    for name in given.storage.split(","):
+        if name not in (*KINDS, "postgres"):
+            parser.error(f"there is no storage {name}: name some of {', '.join(KINDS)}, postgres")
+    return given
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
