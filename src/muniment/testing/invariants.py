@@ -184,5 +184,6 @@ async def pages(ask: Callable[[T | None], Awaitable[list[T]]]) -> list[T]:
     """Everything that a list method gives, page after page."""
     found: list[T] = []
     while page := await ask(found[-1] if found else None):
+        assert not found or page[-1] != found[-1], f"a list goes on where it was: {page[-1]}"
         found += page
     return found

@@ -81,7 +81,8 @@ def list_stores(world: World, dice: Dice) -> Request:
         "include_archived": dice.choice((None, "true", "false")),
         "include_deleted": dice.choice((None, None, "true")),
     }
-    return world.request(administrator(world, dice), "GET", STORES, query)
+    actor = anybody(world, dice) if dice.some(0.5) else administrator(world, dice)
+    return world.request(actor, "GET", STORES, query)
 
 
 def get_store(world: World, dice: Dice) -> Request:
@@ -189,7 +190,7 @@ def delete_document(world: World, dice: Dice) -> Request:
 
 def list_documents(world: World, dice: Dice) -> Request:
     """The first page of a store's documents."""
-    store = a_store(world, dice)
+    store = a_store(world, dice, writable=0.8)
     query = {
         "path_prefix": dice.choice(PREFIXES_OF_PATHS) if dice.some(0.4) else None,
         "limit": dice.choice(LIMITS),
@@ -348,7 +349,9 @@ def next_page(world: World, dice: Dice) -> Request:
     """Goes on with a list, whatever was written since; seldom with another one's cursor."""
     if not world.cursors:
         return list_documents(world, dice)
-    cursor = dice.of({one.page: one for one in world.cursors})
+    found = {one.page: one for one in world.cursors}
+    documents = {page: one for page, one in found.items() if "/documents" in one.request.path}
+    cursor = dice.of(documents if documents and dice.some(0.6) else found)
     request, page = cursor.request, cursor.page
     actor = world.actors.get(request.actor) or anybody(world, dice)
     if dice.some(0.12):

@@ -25,6 +25,9 @@ BEGIN_US = 1_790_000_000_000_000
 STEP_US = 1_000_000
 """How far apart steps are: time enough for a key to expire."""
 
+APART_MS = 600_000
+"""How far apart the clocks are by which ids are made."""
+
 RECENT_CURSORS = 12
 RECENT_REQUESTS = 40
 
@@ -53,8 +56,8 @@ class Chance:
 class Clockwork:
     """Clock, ids and chance of one application: functions of the step and of what was asked in it.
 
-    Ids are what several nodes make whose clocks are seconds apart: their order is not that in which
-    they were made, so a list that forgets to order is seen.
+    Ids are what several nodes make whose clocks are minutes apart: their order is not that in which
+    they were made, so a list in another order is seen.
     """
 
     def __init__(self) -> None:
@@ -76,8 +79,9 @@ class Clockwork:
         """The next id of the kind."""
         self._ids += 1
         drawn = sha256(f"id {self._step}/{self._ids}".encode()).digest()
-        milliseconds = time_of(self._step) // 1000 + (drawn[0] - 128) * 20
-        return f"{PREFIXES[kind]}_{milliseconds:012x}{drawn[1:11].hex()}"
+        apart = int.from_bytes(drawn[10:]) % APART_MS
+        milliseconds = time_of(self._step) // 1000 + apart
+        return f"{PREFIXES[kind]}_{milliseconds:012x}{drawn[:10].hex()}"
 
     def chance(self, count: int) -> bytes:
         """The step's next random bytes."""
