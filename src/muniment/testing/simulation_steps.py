@@ -220,16 +220,19 @@ def create_assignment(world: World, dice: Dice) -> Request:
 
 
 def list_assignments(world: World, dice: Dice) -> Request:
-    """Assignments of a store, of a subject, of both, or all."""
+    """Assignments of a store, of a subject (often the asker), of both, or all."""
     store = a_store(world, dice)
     query: dict[str, object] = {"limit": dice.choice(LIMITS)}
     actor = administrator(world, dice)
-    if dice.some(0.6):
+    if dice.some(0.5):
         query["memory_store"] = store.id
         actor = keeper(world, dice, store)
-    if dice.some(0.4):
+    if dice.some(0.6):
         subject = a_subject(world, dice)
         query["subject"] = f"{subject['kind']}:{subject.get(subject['kind'], world.workspace)}"
+        if dice.some(0.5):
+            actor = anybody(world, dice)
+            query["subject"] = f"principal:{actor.principal}"
     return world.request(actor, "GET", ASSIGNMENTS, query)
 
 
