@@ -55,6 +55,13 @@ def kill_on_postgres(seed: int) -> str:
         return str(asyncio.run(kills.run(ROUNDS)))
 
 
+def simulate(seed: int) -> str:
+    """A random script of whole requests, equal on every storage."""
+    command = [sys.executable, "-m", "muniment.testing.simulation", "--steps", "1000"]
+    last_line([*command, "--seed", str(seed)])
+    return "1000 steps, equal on every storage"
+
+
 def tests(*arguments: str) -> Callable[[int], str]:
     """A part that is a selection of the tests, hypothesis seeded."""
 
@@ -87,6 +94,7 @@ PARTS = (
         "many processes on one database",
         tests("tests/service/test_many_processes.py", "tests/service/test_two_nodes.py"),
     ),
+    Part("simulation", "random scripts of requests, equal on every storage", simulate),
     Part("model", "the laws of trees, paths and differences", tests("tests/model")),
 )
 

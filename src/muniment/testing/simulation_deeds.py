@@ -20,10 +20,14 @@ class Interruptible:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._left: int | None = None
+        self._returns = False
 
-    def answer(self, transactions: int | None) -> None:
-        """From here on it runs so many transactions, then none; any number where None."""
-        self._left = transactions
+    def answer(self, transactions: int | None, *, returns: bool = False) -> None:
+        """From here on it runs so many transactions, then none, or none but the next if `returns`.
+
+        With None it runs any number.
+        """
+        self._left, self._returns = transactions, returns
 
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Reads while it answers."""
@@ -41,7 +45,7 @@ class Interruptible:
     def _count(self) -> None:
         if self._left is not None:
             self._left -= 1
-            if self._left < 0:
+            if self._left == -1 or (self._left < 0 and not self._returns):
                 raise Unavailable("the database does not answer")
 
 
@@ -54,7 +58,10 @@ def interruptible(storage: Storage) -> tuple[Storage, Interruptible]:
 async def done(app: App, request: Request) -> Answer:
     """What became of a deed."""
     name, *about = request.target.split(" ")
-    told = await DEEDS[name](app, *about)
+    try:
+        told = await DEEDS[name](app, *about)
+    except Unavailable as failure:
+        return Answer(503, (), encode_body({"failed": failure.message}))
     return Answer(200, (), encode_body({"done": told}))
 
 

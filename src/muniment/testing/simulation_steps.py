@@ -378,7 +378,12 @@ def send_again(world: World, dice: Dice) -> Request:
     sent = {str(n): one for n, one in enumerate(world.requests) if one.method != "GET"}
     once = {n: one for n, one in sent.items() if IDEMPOTENCY_KEY in dict(one.headers)}
     found = once if once and dice.some(0.7) else sent
-    return structs.replace(dice.of(found), database_answers=None) if found else whoami(world, dice)
+    return clear(dice.of(found)) if found else whoami(world, dice)
+
+
+def clear(request: Request) -> Request:
+    """The request while the database answers."""
+    return structs.replace(request, database_answers=None, database_returns=False)
 
 
 def send_changed(world: World, dice: Dice) -> Request:
@@ -404,16 +409,35 @@ def send_changed(world: World, dice: Dice) -> Request:
     return structs.replace(request, body=encode_body(said))
 
 
+# Jobs
+
+
+def list_jobs(world: World, dice: Dice) -> Request:
+    """The jobs that are left to be done."""
+    query = {"limit": dice.choice((1, 2, None))}
+    return world.request(administrator(world, dice), "GET", "/v1/jobs", query)
+
+
+def retry_job(world: World, dice: Dice) -> Request:
+    """Has a job tried again; mostly looks for one where none is known."""
+    if not world.jobs and dice.some(0.8):
+        return list_jobs(world, dice)
+    identifier = an_id(dice, world.jobs, "job")
+    return world.request(administrator(world, dice), "POST", f"/v1/jobs/{identifier}/retry")
+
+
 def work(world: World, dice: Dice) -> Request:
-    """A worker's turn."""
-    return Request("worker", DEED, "work")
+    """A worker's turn, seldom one that the database cuts short."""
+    answers = dice.choice((None, None, None, 0, 1, 2))
+    return Request(
+        "worker", DEED, "work", database_answers=answers, database_returns=dice.some(0.5)
+    )
 
 
 def refused(world: World, dice: Dice) -> Request:
     """A request of another step with something wrong about it."""
-    name = drawn(dice)
-    request = (whoami if name in AGAIN else STEPS[name][1])(world, dice)
-    return spoiled(world, dice, request)
+    name = dice.choice([name for name in STEPS if name not in AGAIN])
+    return spoiled(world, dice, STEPS[name][1](world, dice))
 
 
 STEPS: dict[str, tuple[int, Step]] = {
@@ -422,7 +446,7 @@ STEPS: dict[str, tuple[int, Step]] = {
     "get_store": (5, get_store),
     "update_store": (8, update_store),
     "archive_store": (2, archive_store),
-    "delete_store": (2, delete_store),
+    "delete_store": (3, delete_store),
     "explain_access": (6, explain_access),
     "get_document": (10, get_document),
     "put_document": (90, put_document),
@@ -444,7 +468,9 @@ STEPS: dict[str, tuple[int, Step]] = {
     "next_page": (14, next_page),
     "send_again": (12, send_again),
     "send_changed": (8, send_changed),
-    "work": (4, work),
+    "list_jobs": (5, list_jobs),
+    "retry_job": (6, retry_job),
+    "work": (5, work),
     "refused": (20, refused),
 }
 """Every step: how often it is taken, and how it chooses its request."""
@@ -484,7 +510,8 @@ def hardened(world: World, dice: Dice, request: Request) -> Request:
         headers = (*request.headers, (IDEMPOTENCY_KEY, key))
         request = structs.replace(request, headers=headers)
     deletes = request.method == "DELETE" and request.path.count("/") == 3
-    if dice.some(0.3 if deletes else 0.02):
+    if dice.some(0.5 if deletes else 0.02):
         answers = 2 if deletes else dice.randrange(3)
-        request = structs.replace(request, database_answers=answers)
+        back = dice.some(0.5)
+        request = structs.replace(request, database_answers=answers, database_returns=back)
     return request

@@ -114,7 +114,7 @@ class Request(Struct, frozen=True):
 
     With the method DEED it is a deed: `target` is its name and what it is about. Where
     `database_answers` is a number, the database does so many more transactions and then no more,
-    until the answer is given.
+    until the answer is given; or, with `database_returns`, then only the next one not.
     """
 
     actor: str
@@ -123,6 +123,7 @@ class Request(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     database_answers: int | None = None
+    database_returns: bool = False
 
     @property
     def path(self) -> str:
@@ -134,7 +135,8 @@ class Request(Struct, frozen=True):
         """What the database does meanwhile, where it does not answer."""
         if self.database_answers is None:
             return ""
-        return f", the database gone after {self.database_answers} transactions"
+        gone = "gone for one" if self.database_returns else "gone"
+        return f", the database {gone} after {self.database_answers} transactions"
 
     def text(self) -> str:
         """The request as people read it."""
@@ -264,6 +266,7 @@ class World:
     agents: dict[str, str] = field(default_factory=dict)
     sessions: dict[str, str] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)
+    jobs: dict[str, str] = field(default_factory=dict)
     cursors: deque[Cursor] = field(default_factory=lambda: deque(maxlen=RECENT_CURSORS))
     requests: deque[Request] = field(default_factory=lambda: deque(maxlen=RECENT_REQUESTS))
     step: int = 0
@@ -429,18 +432,20 @@ def _learn_assignment(world: World, request: Request, body: Any) -> None:
         store.users.update(actors_of(world, body["subject"]))
 
 
-def _learn_assignments(world: World, request: Request, body: Any) -> None:
-    for item in body["items"]:
-        world.assignments[item["id"]] = item["id"]
-
-
 def _noting(kind: str) -> Learn:
-    """Notes the id of what was made."""
+    """Notes the id of what was made, or of what a list shows."""
 
     def note(world: World, request: Request, body: Any) -> None:
-        getattr(world, kind)[body["id"]] = body["id"]
+        for item in body.get("items", [body]):
+            getattr(world, kind)[item["id"]] = item["id"]
 
     return note
+
+
+def _learn_jobs(world: World, request: Request, body: Any) -> None:
+    if "page" not in query_of(request):
+        world.jobs.clear()  # what is done is not listed any more
+    _noting("jobs")(world, request, body)
 
 
 _DOCUMENT = "/v1/memory-stores/{id}/document"
@@ -458,9 +463,10 @@ LEARNING: dict[str, Learn] = {
     "POST /v1/principals": _noting("principals"),
     "POST /v1/delegations": _learn_delegation,
     "POST /v1/permission-assignments": _learn_assignment,
-    "GET /v1/permission-assignments": _learn_assignments,
+    "GET /v1/permission-assignments": _noting("assignments"),
     "POST /v1/agents": _noting("agents"),
     "POST /v1/sessions": _noting("sessions"),
     "POST /v1/surface-scopes": _noting("scopes"),
+    "GET /v1/jobs": _learn_jobs,
 }
 """What is learned from each route that tells of something to use later."""
