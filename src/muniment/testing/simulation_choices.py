@@ -110,9 +110,9 @@ def an_id(dice: Dice, known: Mapping[str, str], kind: str) -> str:
     return dice.of(known)
 
 
-def a_subject(world: World, dice: Dice) -> dict[str, str]:
-    """Somebody to whom an assignment can speak, mostly a principal."""
-    if dice.some(0.15):
+def a_subject(world: World, dice: Dice, *, everybody: float = 0.25) -> dict[str, str]:
+    """Somebody to whom an assignment can speak: as often as it says everybody, or a principal."""
+    if dice.some(everybody):
         return {"kind": "workspace"}
     kind = "principal" if dice.some(0.6) else dice.choice(list(SUBJECT_KINDS))
     return {"kind": kind, kind: an_id(dice, getattr(world, SUBJECT_KINDS[kind]), ID_KINDS[kind])}

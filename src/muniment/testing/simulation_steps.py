@@ -58,7 +58,7 @@ def create_store(world: World, dice: Dice) -> Request:
     body: dict[str, object] = {"name": a_name(dice)}
     actor = anybody(world, dice)
     if dice.some(0.4):
-        subject = a_subject(world, dice)
+        subject = a_subject(world, dice, everybody=0.35)
         body["owner"] = subject
         if subject["kind"] != "principal":
             actor = administrator(world, dice)
@@ -228,9 +228,9 @@ def list_assignments(world: World, dice: Dice) -> Request:
         query["memory_store"] = store.id
         actor = keeper(world, dice, store)
     if dice.some(0.6):
-        subject = a_subject(world, dice)
+        subject = a_subject(world, dice, everybody=0.5)
         query["subject"] = f"{subject['kind']}:{subject.get(subject['kind'], world.workspace)}"
-        if dice.some(0.5):
+        if dice.some(0.3):
             actor = anybody(world, dice)
             query["subject"] = f"principal:{actor.principal}"
     return world.request(actor, "GET", ASSIGNMENTS, query)
