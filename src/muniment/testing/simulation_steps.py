@@ -224,10 +224,11 @@ def list_assignments(world: World, dice: Dice) -> Request:
     store = a_store(world, dice)
     query: dict[str, object] = {"limit": dice.choice(LIMITS)}
     actor = administrator(world, dice)
-    if dice.some(0.5):
+    about = dice.choice(("store", "subject", "subject", "both", "all"))
+    if about in ("store", "both"):
         query["memory_store"] = store.id
         actor = keeper(world, dice, store)
-    if dice.some(0.6):
+    if about in ("subject", "both"):
         subject = a_subject(world, dice, everybody=0.5)
         query["subject"] = f"{subject['kind']}:{subject.get(subject['kind'], world.workspace)}"
         if dice.some(0.3):
@@ -452,8 +453,8 @@ STEPS: dict[str, tuple[int, Step]] = {
     "put_document": (90, put_document),
     "delete_document": (14, delete_document),
     "list_documents": (10, list_documents),
-    "create_assignment": (10, create_assignment),
-    "list_assignments": (8, list_assignments),
+    "create_assignment": (14, create_assignment),
+    "list_assignments": (14, list_assignments),
     "delete_assignment": (4, delete_assignment),
     "whoami": (4, whoami),
     "create_key": (6, create_key),
