@@ -7,13 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import changes, embedded, processes, wire
+from bench import changes, contended, embedded, processes, wire
 from bench.report import Figure, Options, print_table, write_json
 from bench.workshop import Workshop
 
 ROWS: Mapping[str, Callable[[Workshop], list[Figure]]] = {
     "get": wire.run_get,
     "put": wire.run_put,
+    "contended": contended.run_contended,
+    "grouped": contended.run_grouped,
     "change": changes.run_change,
     "start": processes.run_start,
     "memory": processes.run_memory,

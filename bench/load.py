@@ -6,6 +6,7 @@ alive, so that the generator takes a small and equal part of the processors for 
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -169,12 +170,13 @@ async def perform(job: dict[str, Any]) -> dict[str, float]:
     run, plan = Run(job), Plan(job)
     loop = asyncio.get_running_loop()
     clients: list[Client] = []
+    ports, database = job["ports"], job.get("database")
     for connection in range(job["connections"]):
         make = plan.requests(connection)
         _, client = await loop.create_connection(
             lambda make=make: Client(run, make),  # type: ignore[misc]  # one closure a connection
             "127.0.0.1",
-            job["port"],
+            ports[connection % len(ports)],
         )
         clients.append(client)
     for client in clients:
@@ -182,7 +184,7 @@ async def perform(job: dict[str, Any]) -> dict[str, float]:
     if not run.measuring:
         await asyncio.sleep(job["warm"])
         run.measuring = True
-    started, own, server = time.perf_counter(), time.process_time(), cpu_seconds(job["pid"])
+    started, before = time.perf_counter(), processor_times(job["pids"], database)
     if job.get("count") is None:
         await asyncio.sleep(job["seconds"])
         if not run.latencies:  # a window that is too short for this server
@@ -191,19 +193,40 @@ async def perform(job: dict[str, Any]) -> dict[str, float]:
     else:
         await asyncio.gather(*[client.closed for client in clients])
     seconds = time.perf_counter() - started
-    own, server = time.process_time() - own, cpu_seconds(job["pid"]) - server
+    after = processor_times(job["pids"], database)
     await asyncio.gather(*[client.closed for client in clients])
     run.check()
     answers = len(run.latencies)
     ordered = sorted(run.latencies)
-    return {
+    figures = {
         "answers": answers,
         "per_second": answers / seconds,
         "p50_ms": ordered[answers // 2] * 1000,
         "p99_ms": ordered[answers * 99 // 100] * 1000,
-        "server_cpu_us": server / answers * 1e6,
-        "client_cpu_us": own / answers * 1e6,
     }
+    return figures | {
+        f"{name}_cpu_us": (after[name] - before[name]) / answers * 1e6 for name in after
+    }
+
+
+def processor_times(servers: list[int], database: int | None) -> dict[str, float]:
+    """Seconds of processor time so far: the servers', the database's where it is named, ours."""
+    times = {"server": sum(map(cpu_seconds, servers)), "client": time.process_time()}
+    if database is not None:
+        times["database"] = family_cpu_seconds(database)
+    return times
+
+
+def family_cpu_seconds(pid: int) -> float:
+    """Processor time of a process and of its children, those that have ended too."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    ended = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+    total = cpu_seconds(pid) + ended
+    for child in children:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += cpu_seconds(int(child))
+    return total
 
 
 def cpu_seconds(pid: int) -> float:

@@ -88,8 +88,8 @@ def fill(workshop: Workshop, server: Server) -> list[str]:
 
 def perform(workshop: Workshop, server: Server, job: Mapping[str, Any]) -> Figures:
     """A job against a server."""
-    to = {"port": server.port, "pid": server.pid, "headers": server.headers}
-    return workshop.generator.perform({**job, **to})
+    to = {"ports": [server.port], "pids": [server.pid], "headers": server.headers}
+    return workshop.generator.perform({**to, **job})
 
 
 def run_put(workshop: Workshop) -> list[Figure]:

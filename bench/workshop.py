@@ -71,6 +71,13 @@ class Workshop:
             self._postgres = self._stack.enter_context(PostgresServer(durable=True))
         return self._postgres.dsn(self._postgres.fresh_database())
 
+    @property
+    def postgres_pid(self) -> int | None:
+        """PostgreSQL's first process; None while it does not run."""
+        if self._postgres is None:
+            return None
+        return int((self._postgres.data / "postmaster.pid").read_text("ascii").split()[0])
+
     def serve(self, kind: str, source: str, *, home: Path | None = None) -> Server:
         """A server process that ends with the run, or with `stop`."""
         server = Server(kind, home or self.folder(), source)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = {"get", "put", "change", "start", "memory", "cli", "embedded"}
+ROWS = {"get", "put", "contended", "grouped", "change", "start", "memory", "cli", "embedded"}
 RUN_SECONDS_MAX = 300
 
 
