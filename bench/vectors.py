@@ -7,7 +7,7 @@ of the change, so that its price is the one that search will pay.
 import os
 from typing import Any
 
-from muniment.storage import postgres, sqlite
+from muniment.storage import postgres_executor, sqlite
 from muniment.storage.base import Storage, Use
 from muniment.storage.postgres import PostgresStorage
 from muniment.storage.sqlite import SqliteStorage
@@ -57,11 +57,11 @@ async def _make_table(storage: Storage) -> None:
         sqlite._INSERTS[_NAME] = sqlite._insert_text(_table(sqlite.WORDS))
         storage._write_connection.execute(sqlite.WORDS.fill(_CREATE)).fetchall()
     elif isinstance(storage, PostgresStorage):
-        table = _table(postgres.WORDS)
-        postgres._TABLES[_NAME] = table
-        postgres._INSERTS[_NAME] = postgres._insert_texts(table)
+        table = _table(postgres_executor.WORDS)
+        postgres_executor.TABLES[_NAME] = table
+        postgres_executor.INSERTS[_NAME] = postgres_executor.insert_texts(table)
         async with storage._connection() as connection:
-            await connection.execute(postgres.WORDS.fill(_CREATE))
+            await connection.execute(postgres_executor.WORDS.fill(_CREATE))
 
 
 def _table(words: Words) -> Table:

@@ -16,25 +16,13 @@ import asyncpg
 from muniment.model.errors import Unavailable
 from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
-from muniment.storage.executor import KEEP, REPLACE, on_conflict
-from muniment.storage.rows import Row
+from muniment.storage.postgres_executor import STATEMENTS, WORDS, Connection, PostgresExecutor
 from muniment.storage.sealing import Sealer, check_master_key
 from muniment.storage.sql import SqlTransaction
-from muniment.storage.statements import (
-    Statement,
-    Table,
-    Words,
-    load_statements,
-    load_tables,
-    migrations,
-    split_script,
-)
+from muniment.storage.statements import migrations, split_script
 
 T = TypeVar("T")
-Connection = Any
-"""An asyncpg connection, or the pool's stand-in for one."""
 
-WORDS = Words(bytes="BYTEA", int="BIGINT", clustered="", lock="FOR UPDATE", mark="$")
 CONNECTIONS_MAX = 10
 RESERVED_FOR_READS = 2
 WAIT_SECONDS = 10.0
@@ -45,12 +33,8 @@ GROUP_MAX = 64
 RETRIES = 20
 STATEMENT_CACHE = 512
 _BEGIN_READ = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_STATEMENTS = load_statements(WORDS)
 _MIGRATIONS = migrations(WORDS)
 _NEWEST = _MIGRATIONS[-1][0]
-_TABLES = load_tables(WORDS)
-KNOWN = frozenset({"get_document"})
-"""Reads of rows that the transaction remembers where it has written them itself."""
 
 _RERUN = (
     Lost,
@@ -83,89 +67,16 @@ class StorageFault(Exception):
     """PostgreSQL refused a statement of ours; says where, without the values it was about."""
 
 
+def _is_severed(error: BaseException) -> bool:
+    """Whether the connection broke, rather than that the server lets us wait for too long."""
+    waited = (TimeoutError, asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError)
+    return _is_unreachable(error) and not isinstance(error, waited)
+
+
 def _is_unreachable(error: BaseException) -> bool:
     """Whether the server does not serve us, rather than refuse what we ask."""
     closed = isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError)
     return closed or isinstance(error, _UNREACHABLE)
-
-
-def _insert_texts(table: Table) -> tuple[str, str]:
-    """The statement for one row, and the one for many as an array a column."""
-    into = f"INSERT INTO {table.name} ({', '.join(table.columns)})"
-    marks = ", ".join(f"${n + 1}" for n in range(len(table.columns)))
-    arrays = ", ".join(f"${n + 1}::{kind}[]" for n, kind in enumerate(table.types))
-    conflict = on_conflict(table)
-    return f"{into} VALUES ({marks}){conflict}", f"{into} SELECT * FROM unnest({arrays}){conflict}"
-
-
-_INSERTS = {name: _insert_texts(table) for name, table in _TABLES.items()}
-
-
-class PostgresExecutor:
-    """Buffers writes until a read could see them, or the end."""
-
-    locks = True
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._inserts: dict[str, dict[Row, Row]] = {}
-        self._pending: list[tuple[Statement, Row, bool]] = []
-        self._dirty: set[str] = set()
-
-    async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
-        """The statement's rows, after what was buffered for its tables."""
-        statement = _STATEMENTS[name]
-        if self._dirty and name not in KNOWN and not self._dirty.isdisjoint(statement.tables):
-            await self.flush()
-        bound = [values[value] for value in statement.values]
-        found: list[Row] = await self._connection.fetch(statement.text, *bound)
-        return found
-
-    def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
-        """Keeps the statement for later; with `one`, Lost by the end unless it returns one row."""
-        statement = _STATEMENTS[name]
-        for table in statement.tables:
-            self._settle(table)
-        self._pending.append((statement, tuple(values[v] for v in statement.values), one))
-        self._dirty |= _TABLES.keys() if name == "lock_store" else statement.tables
-
-    def insert(self, table: str, row: Row) -> None:
-        """Keeps the row; a later row with its key replaces it where the table says so."""
-        rows = self._inserts.setdefault(table, {})
-        key = tuple(row[position] for position in _TABLES[table].key)
-        if table in KEEP:
-            rows.setdefault(key, row)
-        elif table in REPLACE or key not in rows:
-            rows[key] = row
-        else:
-            raise ValueError(f"two rows of {table} have one key")
-        self._dirty.add(table)
-
-    def _settle(self, table: str) -> None:
-        """Turns the table's buffered rows into a pending statement, in their place in order."""
-        rows = self._inserts.pop(table, None)
-        if not rows:
-            return
-        single, many = _INSERTS[table]
-        names = frozenset({table})
-        if len(rows) == 1:
-            only = next(iter(rows.values()))
-            self._pending.append((Statement(table, single, (), names), only, False))
-            return
-        # One order of rows for all writers, so that two that share a pool cannot block each other.
-        columns = tuple(zip(*[rows[key] for key in sorted(rows)], strict=True))
-        self._pending.append((Statement(table, many, (), names), columns, False))
-
-    async def flush(self) -> None:
-        """Sends everything that waits. Lost where a conditional write finds another row."""
-        for table in list(self._inserts):
-            self._settle(table)
-        pending, self._pending = self._pending, []
-        self._dirty.clear()
-        for statement, values, one in pending:
-            found = await self._connection.fetch(statement.text, *values)
-            if one and len(found) != 1:
-                raise Lost(statement.name)
 
 
 class _Pending:
@@ -286,13 +197,13 @@ class PostgresStorage:
                     executor = PostgresExecutor(connection)
                     executor.run("add_instance", {"cursor_key": self._random_bytes(32)})
                     await executor.flush()
-                    kept = await connection.fetchval(_STATEMENTS["get_seal_check"].text)
+                    kept = await connection.fetchval(STATEMENTS["get_seal_check"].text)
                     check = check_master_key(self._sealer, kept)
                     if check is not None:
                         executor.run("set_seal_check", {"seal_check": check})
                         await executor.flush()
                         # Another node may have been first, under another key.
-                        kept = await connection.fetchval(_STATEMENTS["get_seal_check"].text)
+                        kept = await connection.fetchval(STATEMENTS["get_seal_check"].text)
                         check_master_key(self._sealer, kept)
                     return _NEWEST
             except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
@@ -315,7 +226,7 @@ class PostgresStorage:
     async def _version(self, connection: Connection) -> int:
         if not await connection.fetchval("SELECT to_regclass('migrations') IS NOT NULL"):
             return 0
-        return int(await connection.fetchval(_STATEMENTS["migration_version"].text) or 0)
+        return int(await connection.fetchval(STATEMENTS["migration_version"].text) or 0)
 
     async def check_ready(self) -> None:
         """Unavailable unless the server answers, the schema is ours and a write works."""
@@ -323,12 +234,12 @@ class PostgresStorage:
             version = await self._version(connection)
             if version != _NEWEST:
                 raise Unavailable(f"the database has schema {version}, this program {_NEWEST}")
-            await connection.fetch(_STATEMENTS["probe_instance"].text)
+            await connection.fetch(STATEMENTS["probe_instance"].text)
 
     async def cursor_key(self) -> bytes:
         """32 bytes shared by every node of this database."""
         async with self._connection() as connection:
-            return bytes(await connection.fetchval(_STATEMENTS["get_instance"].text))
+            return bytes(await connection.fetchval(STATEMENTS["get_instance"].text))
 
     async def scrub(self) -> bool:
         """Bodies are sealed, so a body is gone with its key's row.
@@ -398,21 +309,6 @@ class PostgresStorage:
         finally:
             self._leading.release()
 
-    @asynccontextmanager
-    async def _begun(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction; a pooled one that died unnoticed is replaced once."""
-        for last in (False, True):
-            async with self._connection() as connection:
-                try:
-                    await connection.execute("BEGIN")
-                except Exception as error:
-                    if last or not _is_unreachable(error):
-                        raise
-                    connection.terminate()
-                    continue
-                yield connection
-                return
-
     def _begin(self, leader: Any) -> None:
         task = asyncio.get_running_loop().create_task(leader)
         self._leaders.add(task)
@@ -434,10 +330,8 @@ class PostgresStorage:
         batch: list[_Pending] = []
         done = True
         try:
-            async with self._turn(), self._begun() as connection:
-                while waiting and len(batch) < GROUP_MAX:
-                    batch.append(waiting.popleft())
-                done = await self._attempt(connection, batch)
+            async with self._turn():
+                done = await self._on_connection(batch, waiting)
         except Exception as error:
             batch = batch or [waiting.popleft() for _ in range(len(waiting))]
             for pending in batch:
@@ -454,8 +348,8 @@ class PostgresStorage:
     async def _run_alone(self, pending: _Pending) -> None:
         for attempt in range(RETRIES):
             try:
-                async with self._turn(), self._begun() as connection:
-                    if await self._attempt(connection, [pending]):
+                async with self._turn():
+                    if await self._on_connection([pending], deque()):
                         return
             except Exception as error:
                 pending.error = error
@@ -463,13 +357,32 @@ class PostgresStorage:
             await asyncio.sleep(0.001 * attempt)
         pending.error = Unavailable("the write was overtaken too often: try again")
 
-    async def _attempt(self, connection: Connection, group: list[_Pending]) -> bool:
+    async def _on_connection(self, group: list[_Pending], waiting: deque[_Pending]) -> bool:
+        """What `_attempt` says; a pooled connection that died unnoticed is replaced once."""
+        for last in (False, True):
+            async with self._connection() as connection:
+                while waiting and len(group) < GROUP_MAX:
+                    group.append(waiting.popleft())
+                executor = PostgresExecutor(connection, begins=True)
+                try:
+                    return await self._attempt(connection, executor, group)
+                except Exception as error:
+                    if last or executor.begun or not _is_severed(error):
+                        raise
+                    connection.terminate()
+        raise AssertionError("the last attempt answers or raises")
+
+    async def _attempt(
+        self,
+        connection: Connection,
+        executor: PostgresExecutor,
+        group: list[_Pending],
+    ) -> bool:
         """Whether every member has its answer or its refusal for good.
 
         False has changed nothing and asks for another run: each alone, or the one again. A group
         of one that fails half-way has its refusal, and has changed nothing either.
         """
-        executor = PostgresExecutor(connection)
         tx = SqlTransaction(executor, self._nodes, self._sealer)
         try:
             for pending in group:
@@ -482,11 +395,12 @@ class PostgresStorage:
                         raise
                     pending.error = error
                     if tx.writes != before:
-                        await connection.execute("ROLLBACK")
+                        await _roll_back(connection, error)
                         return len(group) == 1
             tx.finish()
             await executor.flush()
-            await connection.execute("COMMIT")
+            if executor.begun:
+                await connection.execute("COMMIT")
         except BaseException as error:
             await _roll_back(connection, error)
             if isinstance(error, _RERUN):
