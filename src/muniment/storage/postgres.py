@@ -17,6 +17,8 @@ from muniment.model.errors import Unavailable
 from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
 from muniment.storage.postgres_executor import STATEMENTS, WORDS, Connection, PostgresExecutor
+from muniment.storage.postgres_lookups import PointExecutor
+from muniment.storage.rows import Row
 from muniment.storage.sealing import Sealer, check_master_key
 from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import migrations, split_script
@@ -110,6 +112,7 @@ class PostgresStorage:
         self._sealer = sealer
         self._wrap = wrap or (lambda connection: connection)
         self._nodes = NodeCache()
+        self._points = PointExecutor(self._fetch)
         self._groups: dict[str, deque[_Pending]] = {}
         self._leaders: set[asyncio.Task[None]] = set()
         # Writers that wait for a row lock leave connections for the readers.
@@ -257,20 +260,35 @@ class PostgresStorage:
     async def read(self, use: Use[T], *, scan: bool = False, single: bool = False) -> T:
         """Runs `use` on one REPEATABLE READ snapshot; once more where a connection had died."""
         del scan
+        if single:
+            return await use(SqlTransaction(self._points, self._nodes, self._sealer))
         for last in (False, True):
             async with self._connection() as connection:
                 try:
-                    return await self._read_once(connection, use, single)
+                    return await self._read_once(connection, use)
                 except Exception as error:
                     if last or not _is_unreachable(error):
                         raise
                     connection.terminate()
         raise AssertionError("the last attempt answers or raises")
 
-    async def _read_once(self, connection: Connection, use: Use[T], single: bool) -> T:
+    async def _fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """The rows of one statement, which is its own snapshot; repeated like `read`."""
+        statement = STATEMENTS[name]
+        bound = [values[value] for value in statement.values]
+        for last in (False, True):
+            async with self._connection() as connection:
+                try:
+                    found: list[Row] = await connection.fetch(statement.text, *bound)
+                    return found
+                except Exception as error:
+                    if last or not _is_unreachable(error):
+                        raise
+                    connection.terminate()
+        raise AssertionError("the last attempt answers or raises")
+
+    async def _read_once(self, connection: Connection, use: Use[T]) -> T:
         tx = SqlTransaction(PostgresExecutor(connection), self._nodes, self._sealer)
-        if single:
-            return await use(tx)
         await connection.execute(_BEGIN_READ)
         try:
             answer = await use(tx)

@@ -52,6 +52,15 @@ SELECT k.key_id, k.name, k.role, k.principal_id, k.created_at, k.expires_at, k.r
 FROM api_keys k JOIN workspaces w ON w.workspace_id = k.workspace_id
 WHERE k.workspace_id = :workspace AND k.secret_hash = :secret_hash
 
+-- name: find_keys
+SELECT k.secret_hash,
+  k.key_id, k.name, k.role, k.principal_id, k.created_at, k.expires_at, k.revoked_at,
+  w.workspace_id, w.name, w.status, w.zero_data_retention, w.retention_seconds, w.created_at
+FROM api_keys k JOIN workspaces w ON w.workspace_id = k.workspace_id
+WHERE k.workspace_id = :workspace AND k.secret_hash IN (
+  :secret_1, :secret_2, :secret_3, :secret_4, :secret_5, :secret_6, :secret_7, :secret_8,
+  :secret_9, :secret_10, :secret_11, :secret_12, :secret_13, :secret_14, :secret_15, :secret_16)
+
 -- name: list_keys
 SELECT key_id, name, role, principal_id, created_at, expires_at, revoked_at
 FROM api_keys WHERE workspace_id = :workspace AND key_id > :after
@@ -126,6 +135,21 @@ SELECT {store},
   {rights}
 FROM stores s
 WHERE s.workspace_id = :workspace AND s.store_id = :store
+
+-- name: open_locked_store
+SELECT {store},
+  {rights},
+  r.name, r.revision_id, r.tree_hash, r.documents, r.total_bytes, r.version, r.updated_at,
+  h.seq, h.hash
+FROM stores s
+JOIN refs r ON r.workspace_id = s.workspace_id AND r.store_id = s.store_id
+  AND r.name = 'canonical'
+JOIN streams h ON h.workspace_id = s.workspace_id AND h.stream_id = s.store_id
+WHERE s.workspace_id = :workspace AND s.store_id = :store
+
+-- name: list_rights
+SELECT subject_id, can_read, can_write
+FROM assignments WHERE workspace_id = :workspace AND store_id = :store LIMIT :limit
 
 -- name: get_document
 SELECT document_id, blob_id, size, change_id, created_at, updated_at

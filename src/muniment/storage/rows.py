@@ -1,6 +1,6 @@
 """Rows to records and back, in the column order of `schema.sql` and `queries.sql`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,12 +38,16 @@ STATUSES_MAX = len(STATUSES)
 STORE_WIDTH = 17
 """How many columns the statements' {store} word stands for."""
 
+KEYS_MAX = 16
+"""How many keys one statement looks for."""
+
 _SLOTS = {
     name: tuple(f"{name}_{n + 1}" for n in range(count))
     for name, count in (
         ("subject", SUBJECTS_MAX),
         ("status", STATUSES_MAX),
         ("kind", KINDS_ASKED_MAX),
+        ("secret", KEYS_MAX),
     )
 }
 _SUBJECT_TAGS = {"prin": b"p", "wsp": b"w", "agent": b"a", "sess": b"s", "scope": b"c"}
@@ -185,6 +189,21 @@ def document(path: str, row: Row, content: bytes | None = None) -> Document:
 def rights(can_read: int, can_write: int) -> Rights:
     """From the two columns of the statements' {rights} word."""
     return Rights(bool(can_read), bool(can_write))
+
+
+def rights_by_subject(found: Sequence[Row]) -> dict[bytes, Rights]:
+    """From rows of subject_id, can_read, can_write; a subject may have several."""
+    given: dict[bytes, Rights] = {}
+    for subject, can_read, can_write in found:
+        before = given.get(subject, Rights())
+        given[subject] = Rights(before.read or bool(can_read), before.write or bool(can_write))
+    return given
+
+
+def rights_of(given: Mapping[bytes, Rights], subjects: Sequence[str]) -> Rights:
+    """What the subjects' rights add up to."""
+    found = [given[key] for key in map(subject_bytes, subjects) if key in given]
+    return Rights(any(one.read for one in found), any(one.write for one in found))
 
 
 def ref(row: Row) -> Ref:
