@@ -8,7 +8,7 @@ drains the group's queue and sends what its members wrote together, one statemen
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -162,7 +162,7 @@ class PostgresStorage:
                 yield self._wrap(connection)
             except BaseException as error:
                 if _is_unreachable(error):
-                    connection.terminate()
+                    _abandon(connection)
                 raise
             finally:
                 await self._pool.release(connection)
@@ -269,7 +269,7 @@ class PostgresStorage:
                 except Exception as error:
                     if last or not _is_unreachable(error):
                         raise
-                    connection.terminate()
+                    _abandon(connection)
         raise AssertionError("the last attempt answers or raises")
 
     async def _fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
@@ -284,7 +284,7 @@ class PostgresStorage:
                 except Exception as error:
                     if last or not _is_unreachable(error):
                         raise
-                    connection.terminate()
+                    _abandon(connection)
         raise AssertionError("the last attempt answers or raises")
 
     async def _read_once(self, connection: Connection, use: Use[T]) -> T:
@@ -387,7 +387,7 @@ class PostgresStorage:
                 except Exception as error:
                     if last or executor.begun or not _is_severed(error):
                         raise
-                    connection.terminate()
+                    _abandon(connection)
         raise AssertionError("the last attempt answers or raises")
 
     async def _attempt(
@@ -442,6 +442,12 @@ def _migrations_table() -> str:
     return text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
 
 
+def _abandon(connection: Connection) -> None:
+    """Throws the connection away; one that the pool has found dead meanwhile is gone already."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+
+
 async def _roll_back(connection: Connection, error: BaseException) -> None:
     """Ends a transaction that failed half-way; a connection that cannot is thrown away.
 
@@ -449,11 +455,11 @@ async def _roll_back(connection: Connection, error: BaseException) -> None:
     """
     try:
         if _is_unreachable(error):
-            connection.terminate()
+            _abandon(connection)
         elif not connection.is_closed():
             await connection.execute("ROLLBACK")
     except Exception:
-        connection.terminate()
+        _abandon(connection)
 
 
 def _absent(error: BaseException) -> str:
