@@ -16,7 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,7 +31,8 @@ from muniment.client.asynchronous import AsyncClient
 from muniment.client.portal import Portal
 from muniment.client.sync import Client
 from muniment.client.transport import AsyncInProcess, InProcess
-from muniment.model.errors import DisabledTenancy, Failure, InvalidKey
+from muniment.model.copies import Contents, Tell
+from muniment.model.errors import DisabledTenancy, Failure, InvalidKey, Malformed, Unavailable
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
 from muniment.model.stores import Workspace
 from muniment.service import workspaces
@@ -148,6 +150,11 @@ async def make_app(settings: Settings, storage: Storage, ambient: Ambient = SYST
 async def compose(settings: Settings, storage: Storage, ambient: Ambient = SYSTEM) -> App:
     """The application over a started storage, its schema migrated."""
     await storage.migrate(ambient.now())
+    return await compose_as_is(settings, storage, ambient)
+
+
+async def compose_as_is(settings: Settings, storage: Storage, ambient: Ambient = SYSTEM) -> App:
+    """The application over a started storage whose schema may be older."""
     operator = settings.admin_key
     shared_key = await storage.cursor_key()
     return App(
@@ -288,12 +295,86 @@ def make_request_log(settings: Settings) -> RequestLog | None:
     return RequestLog(sys.stderr.buffer, now, time_text)
 
 
-async def migrate(settings: Settings) -> int:
-    """Brings the database's schema to this program's version; that version."""
+class Migrated(NamedTuple):
+    """The schema's version before a migration, 0 in a new database, and after it."""
+
+    before: int
+    after: int
+
+
+async def migrate(settings: Settings) -> Migrated:
+    """Brings the database's schema to this program's version."""
     storage = make_storage(settings)
-    await storage.start()
     try:
-        return await storage.migrate(now())
+        await storage.start()
+        before = await storage.schema_version()
+        return Migrated(before, await storage.migrate(now()))
+    finally:
+        await storage.stop()
+
+
+def back_up(settings: Settings, file: Path, tell: Tell, *, force: bool = False) -> Contents:
+    """Copies the SQLite database to `file` while others use it; what the copy holds.
+
+    `tell` hears what is done, and how much of it (0 to 1, or None). Malformed for a database or a
+    file of another kind, Conflict where the file exists unless `force` replaces it, Unavailable
+    where it cannot be done.
+    """
+    from muniment.storage import sqlite_files
+
+    return sqlite_files.back_up(_sqlite_file(settings, "pg_dump"), file, tell, force=force)
+
+
+class Restored(NamedTuple):
+    """What a restored database holds, where the one before it is kept, and whose it is.
+
+    `migrates` is whether the next start brings its schema up to date; `owned` whether the local
+    owner's key is one of it, None where there is no such key or it cannot be told.
+    """
+
+    contents: Contents
+    kept: Path | None
+    migrates: bool
+    owned: bool | None
+
+
+def restore(settings: Settings, file: Path, tell: Tell, *, force: bool = False) -> Restored:
+    """Puts a copy of `file` in the place of the SQLite database, which nobody may have open.
+
+    Malformed for a database or a file of another kind, Conflict where there is a database unless
+    `force` replaces it, or somebody has it open; Unavailable for a file that is damaged, newer, or
+    sealed under another master key, and where it cannot be done.
+    """
+    from muniment.storage import sqlite_files
+    from muniment.storage.sqlite import NEWEST
+
+    database = _sqlite_file(settings, "pg_restore")
+    sealer = make_sealer(settings) if settings.master_key else None
+    has_key = read_credentials(settings.credentials) is not None
+    contents, kept = sqlite_files.restore(file, database, sealer, tell, force=force)
+    owned = asyncio.run(_owned(settings)) if has_key else None
+    return Restored(contents, kept, contents.schema < NEWEST, owned)
+
+
+def _sqlite_file(settings: Settings, other: str) -> Path:
+    """The SQLite database's file. Malformed for another database, naming the program for it."""
+    file = settings.database_file
+    if file is None:
+        shown = settings.shown_database
+        if shown.startswith("memory:"):
+            raise Malformed("memory: ends with its process, and has no file")
+        raise Malformed(f"this is for SQLite: use {other} for {shown} (docs/operating.md, Backup)")
+    return file
+
+
+async def _owned(settings: Settings) -> bool | None:
+    """Whether the database as it is has the local owner's key; None where it does not say."""
+    storage = make_storage(settings)
+    try:
+        await storage.start()
+        return await accepts_owner(settings, await compose_as_is(settings, storage))
+    except Unavailable:  # its schema may be older
+        return None
     finally:
         await storage.stop()
 

@@ -8,9 +8,9 @@ import typer
 
 import muniment
 from muniment import __version__
-from muniment.cli import documents, grants, identities, jobs, stores, workspaces
+from muniment.cli import databases, documents, grants, identities, jobs, stores, workspaces
 from muniment.cli.command import CommandError, Invocation, command
-from muniment.cli.output import discard, note, prepare_streams, show_json
+from muniment.cli.output import discard, note, prepare_streams
 from muniment.model.errors import Failure
 from muniment.settings import SettingsError
 
@@ -92,20 +92,9 @@ def worker(
     work(invocation.database(log_level=level), quiet=quiet)
 
 
-@command(app, "migrate", options=["db", "json"])
-def migrate(invocation: Invocation) -> None:
-    """Bring the database's schema to this version; `serve` and embedded use do it too."""
-    import asyncio
-
-    from muniment import main
-
-    version = asyncio.run(main.migrate(invocation.settings()))
-    if invocation.json:
-        show_json({"schema": version})
-    else:
-        note(f"the database has schema {version}")
-
-
+command(app, "migrate", options=["db", "json"])(databases.migrate)
+command(app, "backup", options=["db", "json"])(databases.backup)
+command(app, "restore", options=["db", "json"])(databases.restore)
 app.add_typer(stores.group, name="store")
 app.add_typer(documents.group, name="doc")
 app.add_typer(grants.group, name="grant")

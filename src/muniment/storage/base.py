@@ -468,6 +468,9 @@ class Storage(Protocol):
     async def stop(self) -> None:
         """Finishes what was accepted and closes; what is asked afterwards is refused."""
 
+    async def schema_version(self) -> int:
+        """The version of the schema that is there; 0 where there is none yet."""
+
     async def migrate(self, now: int) -> int:
         """Brings the schema to this program's version; that version. Unavailable on a newer one."""
 

@@ -39,6 +39,10 @@ class InMemoryStorage:
         """Closes it."""
         self._started = False
 
+    async def schema_version(self) -> int:
+        """The version; it is made with it."""
+        return SCHEMA_VERSION
+
     async def migrate(self, now: int) -> int:
         """The version; there is nothing to bring up to it."""
         require(self._started, "the storage is not started")

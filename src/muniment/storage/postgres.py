@@ -180,6 +180,11 @@ class PostgresStorage:
 
     # Schema
 
+    async def schema_version(self) -> int:
+        """The version of the schema that is there; 0 where there is none yet."""
+        async with self._connection() as connection:
+            return await self._version(connection)
+
     async def migrate(self, now: int) -> int:
         """Brings the schema to this program's version, one transaction a step; that version.
 

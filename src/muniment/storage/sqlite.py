@@ -53,7 +53,7 @@ _PRAGMAS = {
 }
 _STATEMENTS = load_statements(WORDS)
 _MIGRATIONS = migrations(WORDS)
-_NEWEST = _MIGRATIONS[-1][0]
+NEWEST = _MIGRATIONS[-1][0]
 
 
 def _insert_text(table: Table) -> str:
@@ -65,7 +65,7 @@ def _insert_text(table: Table) -> str:
 _INSERTS = {name: _insert_text(table) for name, table in load_tables(WORDS).items()}
 
 
-def _use_wal(connection: apsw.Connection) -> None:
+def use_wal(connection: apsw.Connection) -> None:
     """Switches the file to write-ahead logging.
 
     Another process that does the same holds it for a moment, and here SQLite does not wait itself.
@@ -79,6 +79,24 @@ def _use_wal(connection: apsw.Connection) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(WAIT_SECONDS)
+
+
+def schema_version(connection: apsw.Connection) -> int:
+    """The version of the file's schema; 0 where there is none yet."""
+    known = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
+    ).fetchall()
+    if not known:
+        return 0
+    return int(connection.execute("SELECT MAX(version) FROM migrations").fetchall()[0][0] or 0)
+
+
+def check_known(version: int) -> None:
+    """Unavailable where the schema is newer than this program's."""
+    if version > NEWEST:
+        raise Unavailable(
+            f"the database has schema {version}, this program knows {NEWEST}: upgrade it"
+        )
 
 
 class SqliteExecutor:
@@ -189,7 +207,7 @@ class SqliteStorage:
         # Without it a statement is planned anew whenever its values change: 200 µs a read.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if not readonly:
-            _use_wal(connection)
+            use_wal(connection)
         for name, value in _PRAGMAS.items():
             connection.execute(f"PRAGMA {name} = {value}").fetchall()
             if name != "journal_size_limit" and connection.pragma(name) != value:
@@ -200,6 +218,10 @@ class SqliteStorage:
 
     # Schema
 
+    async def schema_version(self) -> int:
+        """The version of the schema that is there; 0 where there is none yet."""
+        return schema_version(self._reader)
+
     async def migrate(self, now: int) -> int:
         """Brings the schema to this program's version, one transaction a step; that version."""
         return await self._on_writer(lambda: self._migrate(now))
@@ -208,11 +230,8 @@ class SqliteStorage:
         connection = self._write_connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(connection)
-            if version > _NEWEST:
-                raise Unavailable(
-                    f"the database has schema {version}, this program knows {_NEWEST}: upgrade it"
-                )
+            version = schema_version(connection)
+            check_known(version)
             for number, name, text in _MIGRATIONS:
                 if number > version:
                     for statement in split_script(text):
@@ -228,22 +247,14 @@ class SqliteStorage:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
-        return _NEWEST
-
-    def _version(self, connection: apsw.Connection) -> int:
-        known = connection.execute(
-            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
-        ).fetchall()
-        if not known:
-            return 0
-        return int(connection.execute("SELECT MAX(version) FROM migrations").fetchall()[0][0] or 0)
+        return NEWEST
 
     async def check_ready(self) -> None:
         """Unavailable unless the schema is ours and a write works."""
         try:
-            version = self._version(self._reader)
-            if version != _NEWEST:
-                raise Unavailable(f"the database has schema {version}, this program {_NEWEST}")
+            version = schema_version(self._reader)
+            if version != NEWEST:
+                raise Unavailable(f"the database has schema {version}, this program {NEWEST}")
             await self._on_writer(self._probe)
         except apsw.Error as error:
             raise Unavailable(f"the database does not answer: {error}") from error

@@ -95,6 +95,7 @@ class StorageSuite(
         home = await make_home(storage, build)
         version = await storage.migrate(build.now())
         assert await storage.migrate(build.now()) == version
+        assert await storage.schema_version() == version
         await storage.check_ready()
         workspaces = await storage.read(lambda tx: tx.list_workspaces())
         assert workspaces == [home.workspace]
