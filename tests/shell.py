@@ -6,6 +6,7 @@ a second on a busy machine. `start` and `python` are for what only a real start 
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,10 @@ WAIT_SECONDS = 60
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Starts processes that have loaded the package already."""
+
+_CHANGES = {"tempfile.mkstemp", "os.link", "os.rename", "os.remove", "os.mkdir", "os.chown"}
+"""What Python tells of each change of a name or an owner, before it is made."""
+
 # Every process imports the main module of the tests' own, so pytest is loaded beforehand too.
 PROCESSES.set_forkserver_preload(
     [
@@ -45,16 +50,25 @@ class Shell:
         command = [sys.executable, "-m", "muniment", *arguments]
         return subprocess.Popen(command, env=self.environment, **options)
 
-    def run(self, *arguments: str, input: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        """A command run to its end."""
+    def run(
+        self,
+        *arguments: str,
+        input: bytes = b"",
+        seconds: float = WAIT_SECONDS,
+        changes: int | None = None,
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """A command run to its end, or killed: after so many seconds, or before it changes the
+        name of a file once more than so many times. Then its status is -SIGKILL."""
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder, name)) for name in ("in", "out", "err")]
             Path(files[0]).write_bytes(input)
-            process = PROCESSES.Process(target=_run, args=(arguments, self.environment, files))
+            given = (arguments, self.environment, files, changes)
+            process = PROCESSES.Process(target=_run, args=given)
             process.start()
-            process.join(WAIT_SECONDS)
+            process.join(seconds)
             if process.exitcode is None:
                 process.kill()
+                process.join()
             out, err = (Path(name).read_bytes() for name in files[1:])
             return subprocess.CompletedProcess(arguments, process.exitcode or 0, out, err)
 
@@ -74,7 +88,12 @@ class Shell:
         return error.removeprefix("error: ").rstrip("\n")
 
 
-def _run(arguments: tuple[str, ...], environment: dict[str, str], files: list[str]) -> None:
+def _run(
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    files: list[str],
+    changes: int | None,
+) -> None:
     """Becomes the command, in a process just forked."""
     from muniment.cli.app import main
 
@@ -87,4 +106,20 @@ def _run(arguments: tuple[str, ...], environment: dict[str, str], files: list[st
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["muniment", *arguments]
+    if changes is not None:
+        _die_after(changes)
     main()
+
+
+def _die_after(changes: int) -> None:
+    """Kills this process before it makes, links, renames or removes one file more."""
+    left = changes
+
+    def watch(event: str, arguments: object) -> None:
+        nonlocal left
+        if event in _CHANGES:
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+    sys.addaudithook(watch)

@@ -308,8 +308,14 @@ def _drafted(place: Path) -> Iterator[_Draft]:
     try:
         yield _Draft(path, handle)
     finally:
-        path.unlink(missing_ok=True)
+        _remove_draft(path)
         os.close(handle)
+
+
+def _remove_draft(path: Path) -> None:
+    """Removes the draft where it is one still; first what SQLite may have beside it."""
+    _beside(path, "-journal").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
 
 
 def _remove_left_drafts(place: Path) -> None:
@@ -320,7 +326,7 @@ def _remove_left_drafts(place: Path) -> None:
                 handle = os.open(path, os.O_RDWR)
                 try:
                     if _lock(handle):
-                        path.unlink()
+                        _remove_draft(path)
                 finally:
                     os.close(handle)
 
@@ -408,6 +414,8 @@ def _seized(path: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(closing(_open(path)))
+            # A damaged one is kept as it is: its log is not to be written into it.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             _patiently(path, lambda: connection.pragma("locking_mode", "exclusive"))
             _patiently(path, lambda: connection.pragma("journal_mode", "delete"))
             _patiently(path, lambda: connection.execute("BEGIN EXCLUSIVE"))
