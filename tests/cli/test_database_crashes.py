@@ -62,7 +62,7 @@ def content(shell: Shell) -> str:
     return shell.answer("doc", "get", "notes", "/a.md")
 
 
-def drafts(folder: Path) -> list[str]:
+def partials(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if ".partial" in path.name]
 
 
@@ -89,7 +89,7 @@ def test_a_restore_that_is_killed_leaves_the_old_or_the_new(
         assert content(shell) == "new"
         assert len(list(shell.home.glob("*.before-restore"))) == forced
         if found[-1] == before:
-            assert drafts(shell.home) == []
+            assert partials(shell.home) == []
     assert found[0] == before and found[-1] == "new"
     assert found == sorted(found, key=lambda one: one == "new")
     assert len(found) > 4
@@ -125,7 +125,7 @@ def test_backups_that_are_killed_at_any_time_leave_what_was_there(
         done = shell.run("backup", str(file), "--force", seconds=chance.uniform(0.1, seconds))
         killed += done.returncode != 0
         assert file.read_bytes() == before
-        assert len(drafts(tmp_path)) <= 2  # one, and SQLite's journal of it
+        assert len(partials(tmp_path)) <= 2  # one, and SQLite's journal of it
     assert killed > KILLS // 3
     shell.answer("backup", str(file), "--force")
     assert [path.name for path in tmp_path.iterdir()] == ["copy.db"]
@@ -185,7 +185,7 @@ def limit_files() -> None:
 
 
 def test_two_backups_to_one_file_do_not_disturb_each_other(big: Path, tmp_path: Path) -> None:
-    """Each takes the draft of the other for what it is: that of somebody at work."""
+    """Each takes the partial file of the other for what it is: that of somebody at work."""
     file = str(tmp_path / "copy.db")
     both = [Shell(big).start("backup", file, "--force") for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]

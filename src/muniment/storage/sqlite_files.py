@@ -79,13 +79,13 @@ def back_up(database: Path, file: Path, tell: Tell, *, force: bool = False) -> C
             # Under another journal the copy would hold writers off.
             use_wal(connection)
         with _failing(f"{file} cannot be written"):
-            draft = stack.enter_context(_drafted(place))
-            _copy(connection, draft, tell)
-            contents = _inspect(draft.path, tell)
+            partial = stack.enter_context(_partial_for(place))
+            _copy(connection, partial, tell)
+            contents = _inspect(partial.path, f"the database {database}", tell)
             replaces = force and place.exists()
             if replaces:
                 stack.enter_context(_locked(place))
-            draft.put(place, replace=replaces)
+            partial.put(place, replace=replaces)
     return contents
 
 
@@ -109,19 +109,19 @@ def restore(
             _check_ours(source, file)
             seal: bytes | None = source.execute("SELECT seal_check FROM instance").get
             check_master_key(sealer, seal)
-            _check_pages(source, "integrity_check", file, tell)
+            _check_pages(source, "integrity_check", str(file), tell)
         with _failing(f"{database} cannot be written"):
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = stack.enter_context(_drafted(place))
-            _copy(source, draft, tell)
-            contents = _inspect(draft.path, tell)
+            partial = stack.enter_context(_partial_for(place))
+            _copy(source, partial, tell)
+            contents = _inspect(partial.path, str(file), tell)
             kept = None
             if place.exists():
                 stack.enter_context(_seized(place))
                 kept = _keep(place)
-                draft.give_to_owner_of(place)
+                partial.give_to_owner_of(place)
             _set_log_aside(place, kept)
-            draft.put(place, replace=kept is not None)
+            partial.put(place, replace=kept is not None)
     return contents, kept
 
 
@@ -207,17 +207,21 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
     check_known(version)
 
 
-def _inspect(path: Path, tell: Tell) -> Contents:
-    """What the file holds. Unavailable where SQLite or a count or a hash in it says it is bad."""
+def _inspect(path: Path, origin: str, tell: Tell) -> Contents:
+    """What the copy holds. Unavailable where SQLite or a count or a hash in it says it is bad."""
     with closing(_open(path, readonly=True)) as connection:
-        _check_pages(connection, "quick_check", path, tell)
+        _check_pages(connection, "quick_check", origin, tell)
         if connection.execute(_MISCOUNTED).get:
-            raise Unavailable("a store has another number of documents than its history says")
+            raise Unavailable(
+                f"{origin} is damaged: a store has another number of documents than its history"
+            )
         for table, statement in _BODIES:
             for row in connection.execute(statement):
                 tell("checking", None)
                 if sha256(bytes(row[1])).digest() != row[0]:
-                    raise Unavailable(f"a body in {table} is not what its hash says")
+                    raise Unavailable(
+                        f"{origin} is damaged: a body in {table} is not what its hash says"
+                    )
         counts = connection.execute(_COUNTS).fetchall()[0]
         workspaces, stores, documents, last_write, sealed = [int(n or 0) for n in counts]
         return Contents(
@@ -231,7 +235,7 @@ def _inspect(path: Path, tell: Tell) -> Contents:
         )
 
 
-def _check_pages(connection: apsw.Connection, check: str, path: Path, tell: Tell) -> None:
+def _check_pages(connection: apsw.Connection, check: str, origin: str, tell: Tell) -> None:
     """Unavailable where SQLite's own check of its file finds something."""
     try:
         with _watched(connection, lambda: tell("checking", None)):
@@ -239,13 +243,13 @@ def _check_pages(connection: apsw.Connection, check: str, path: Path, tell: Tell
     except apsw.CorruptError as error:
         found = str(error)
     if found != "ok":
-        raise Unavailable(f"{path} is damaged: {' '.join(str(found).split())}")
+        raise Unavailable(f"{origin} is damaged: {' '.join(str(found).split())}")
 
 
 # Making a copy
 
 
-class _Draft:
+class _Partial:
     """A file that is being written under a name of its own, readable by its owner only."""
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -290,12 +294,12 @@ class _Draft:
 
 
 @contextmanager
-def _drafted(place: Path) -> Iterator[_Draft]:
-    """A draft of what is to be at `place`; gone at the end, unless it was put there.
+def _partial_for(place: Path) -> Iterator[_Partial]:
+    """A partial file of what is to be at `place`; gone at the end, unless it was put there.
 
     Those that killed processes have left are removed. A lock tells them from others' at work.
     """
-    _remove_left_drafts(place)
+    _remove_left_partials(place)
     while True:
         handle, name = tempfile.mkstemp(
             prefix=f".{place.name}.", suffix=".partial", dir=place.parent
@@ -306,19 +310,19 @@ def _drafted(place: Path) -> Iterator[_Draft]:
         os.close(handle)
     path = Path(name)
     try:
-        yield _Draft(path, handle)
+        yield _Partial(path, handle)
     finally:
-        _remove_draft(path)
+        _remove_partial(path)
         os.close(handle)
 
 
-def _remove_draft(path: Path) -> None:
-    """Removes the draft where it is one still; first what SQLite may have beside it."""
+def _remove_partial(path: Path) -> None:
+    """Removes the partial file where it is one still; first what SQLite may have beside it."""
     _beside(path, "-journal").unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
-def _remove_left_drafts(place: Path) -> None:
+def _remove_left_partials(place: Path) -> None:
     pattern = re.compile(rf"\.{re.escape(place.name)}\.[a-z0-9_]{{8}}\.partial")
     for path in place.parent.iterdir():
         if pattern.fullmatch(path.name):
@@ -326,13 +330,13 @@ def _remove_left_drafts(place: Path) -> None:
                 handle = os.open(path, os.O_RDWR)
                 try:
                     if _lock(handle):
-                        _remove_draft(path)
+                        _remove_partial(path)
                 finally:
                     os.close(handle)
 
 
 def _lock(handle: int) -> bool:
-    """Whether no other process has this draft; it has a lock then until it is closed.
+    """Whether no other process has this partial file; it has a lock then until it is closed.
 
     Where the file system has no locks, none is known to have it.
     """
@@ -347,23 +351,23 @@ def _lock(handle: int) -> bool:
     return True
 
 
-def _copy(connection: apsw.Connection, draft: _Draft, tell: Tell) -> None:
-    """Writes the database's rows into the draft, as one moment has them."""
+def _copy(connection: apsw.Connection, partial: _Partial, tell: Tell) -> None:
+    """Writes the database's rows into the partial file, as one moment has them."""
     pages = int(connection.pragma("page_count")) - int(connection.pragma("freelist_count"))
     expected = max(1, pages * int(connection.pragma("page_size")))
     synced = 0
 
     def look() -> None:
         nonlocal synced
-        written = draft.bytes
+        written = partial.bytes
         if written - synced >= SYNC_BYTES:
-            draft.sync()
+            partial.sync()
             synced = written
         tell("copying", min(1.0, written / expected))
 
     with _watched(connection, look):
-        # Nobody else knows the draft, and not every file system has SQLite's locks.
-        connection.execute("VACUUM INTO ?", (f"{draft.path.as_uri()}?nolock=1",))
+        # Nobody else knows the file, and not every file system has SQLite's locks.
+        connection.execute("VACUUM INTO ?", (f"{partial.path.as_uri()}?nolock=1",))
 
 
 @contextmanager
