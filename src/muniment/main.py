@@ -372,7 +372,8 @@ async def _owned(settings: Settings) -> bool | None:
     storage = make_storage(settings)
     try:
         await storage.start()
-        return await accepts_owner(settings, await compose_as_is(settings, storage))
+        app = await compose_as_is(settings, storage)
+        return not isinstance(await refusal_of_owner(settings, app), InvalidKey)
     except Unavailable:  # its schema may be older
         return None
     finally:
