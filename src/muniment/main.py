@@ -35,8 +35,10 @@ from muniment.model.copies import Contents, Tell
 from muniment.model.errors import DisabledTenancy, Failure, InvalidKey, Malformed, Unavailable
 from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
 from muniment.model.stores import Workspace
-from muniment.service import workspaces
+from muniment.service import doctor, workspaces
 from muniment.service.app import App, Policy
+from muniment.service.doctor import Scope
+from muniment.service.doctor_notes import Progress, Report
 from muniment.service.keys import SECRET_BYTES, authenticate, new_secret
 from muniment.service.paging import CursorSeal
 from muniment.service.workspaces import NewWorkspace, ensure_default_workspace
@@ -99,8 +101,11 @@ def new_id(kind: str) -> str:
     return f"{PREFIXES[kind]}_{milliseconds:012x}{random_bytes(10).hex()}"
 
 
-def make_storage(settings: Settings) -> Storage:
-    """The storage that the database's address names. Adapters are loaded when they are needed."""
+def make_storage(settings: Settings, *, reading: bool = False) -> Storage:
+    """The storage that the database's address names. Adapters are loaded when they are needed.
+
+    With `reading` nothing of it is to be changed, not even its files.
+    """
     url = settings.database_url
     sealer = make_sealer(settings)
     if url.startswith("memory:"):
@@ -112,10 +117,11 @@ def make_storage(settings: Settings) -> Storage:
 
         path = settings.database_file
         assert path is not None
-        return SqliteStorage(path, random_bytes, sealer if settings.master_key else None)
+        sealing = sealer if settings.master_key else None
+        return SqliteStorage(path, random_bytes, sealing, reading=reading)
     from muniment.storage.postgres import PostgresStorage
 
-    if not settings.master_key:
+    if not settings.master_key and not reading:
         log.warning("data keys lie unwrapped: set MUNIMENT_MASTER_KEY to wrap them")
     return PostgresStorage(url, random_bytes, sealer, connections=settings.connections_max)
 
@@ -376,6 +382,20 @@ async def _owned(settings: Settings) -> bool | None:
         return not isinstance(await refusal_of_owner(settings, app), InvalidKey)
     except Unavailable:  # its schema may be older
         return None
+    finally:
+        await storage.stop()
+
+
+async def diagnose(settings: Settings, scope: Scope, progress: Progress | None = None) -> Report:
+    """What `doctor` finds in the database, which has to be there and stays as it is.
+
+    Unavailable where it cannot be opened or its schema is another one; NotFound for an unknown
+    store.
+    """
+    storage = make_storage(settings, reading=True)
+    await storage.start()
+    try:
+        return await doctor.diagnose(storage, scope, progress)
     finally:
         await storage.stop()
 

@@ -8,7 +8,7 @@ Payload fields hold ids, paths, tree hashes, counts and enum words: there is no 
 import hashlib
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from muniment.model.ids import EventId, to_bytes
 
@@ -78,17 +78,62 @@ def encode_payload(payload: dict[str, object]) -> bytes:
 
 def chain(stream: bytes, head: Head, fact: Fact) -> Event:
     """The event that `fact` becomes after `head` in the stream with these 16 id bytes."""
-    commitment = hashlib.sha256(fact.salt + fact.payload).digest()
-    seq = head.seq + 1
-    header = ("event", head.hash, stream, seq, to_bytes(fact.id), fact.type, fact.created_at)
-    digest = hashlib.sha256(msgspec.msgpack.encode((*header, commitment))).digest()
-    return Event(
+    event = Event(
         id=fact.id,
-        seq=seq,
+        seq=head.seq + 1,
         type=fact.type,
         created_at=fact.created_at,
-        commitment=commitment,
-        hash=digest,
+        commitment=commit(fact.salt, fact.payload),
+        hash=b"",
         payload=fact.payload,
         salt=fact.salt,
     )
+    return structs.replace(event, hash=link(stream, head.hash, event))
+
+
+def commit(salt: bytes, payload: bytes) -> bytes:
+    """What an event's hash covers of its payload."""
+    return hashlib.sha256(salt + payload).digest()
+
+
+def link(stream: bytes, previous: bytes, event: Event) -> bytes:
+    """The hash that the event has after the one with the hash `previous`."""
+    header = ("event", previous, stream, event.seq, to_bytes(event.id), event.type)
+    record = (*header, event.created_at, event.commitment)
+    return hashlib.sha256(msgspec.msgpack.encode(record)).digest()
+
+
+def check_payload(event: Event) -> str | None:
+    """What is wrong with the payload that the event is read with; None where nothing is.
+
+    Payload and salt that are both gone have been erased, which is no damage.
+    """
+    if event.payload is None and event.salt is None:
+        return None
+    if event.payload is None or event.salt is None:
+        return "only one of its payload and its salt is there"
+    if commit(event.salt, event.payload) != event.commitment:
+        return "its payload and salt do not fit its commitment"
+    return None
+
+
+def check_event(stream: bytes, head: Head, event: Event) -> str | None:
+    """What is wrong with the event that is read after `head`; None where nothing is.
+
+    Number, payload and hash are held against the stream (its 16 id bytes) and what came before.
+    """
+    if event.seq != head.seq + 1:
+        return f"it follows number {head.seq}: what was between them is missing"
+    damage = check_payload(event)
+    if damage is None and link(stream, head.hash, event) != event.hash:
+        damage = "its hash does not follow from the one before and from what it says"
+    return damage
+
+
+def check_head(last: Head, said: Head) -> str | None:
+    """What is wrong with where a stream is said to end, for one that ends at `last`."""
+    if said.seq > last.seq:
+        return f"it ends at number {last.seq}, its head is number {said.seq}: its end is missing"
+    if said.seq < last.seq:
+        return f"it ends at number {last.seq}, its head is number {said.seq}"
+    return None if said == last else f"its head has another hash than number {last.seq}"

@@ -14,6 +14,8 @@ Lists are ordered by the bytes of their key (ids, paths) and never by a collatio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from muniment.model.access import (
     ApiKey,
     Assignment,
@@ -52,6 +54,26 @@ KINDS_ASKED_MAX = 8
 
 LIST_MAX = 201
 """The most rows a list method is asked for: the largest page and one more."""
+
+
+Key = tuple[Any, ...]
+"""Where a row stands in its kind's order: bytes and numbers."""
+
+
+class Found(Struct, frozen=True):
+    """A row as an inspection finds it: its record, or what is wrong with it."""
+
+    key: Key
+    record: Any = None
+    damage: str | None = None
+
+
+class Stray(Struct, frozen=True):
+    """Rows of a table that belong to nothing that is there, and the bytes that say to what."""
+
+    table: str
+    owner: bytes
+    rows: int
 
 
 class Lost(Exception):
@@ -377,6 +399,34 @@ class Inspection(Protocol):
     ) -> list[tuple[bytes, Head]]:
         """At most `limit` streams, by the 16 bytes of their ids, above `after`, in order."""
 
+    async def inspect(
+        self,
+        kind: str,
+        workspace: WorkspaceId,
+        part: Sequence[str],
+        after: Key | None,
+        limit: int,
+    ) -> list[Found]:
+        """At most `limit` rows of a kind with keys above `after`, in order, damaged ones too.
+
+        `part` names what they are of: `(store,)` for `refs`, `revisions`, `documents` (by path),
+        `changes_by_id` and `landed` (the changes on canonical, by path, position and n);
+        `(store, revision)` for `changes` (by path and n); `(pool,)` for `blobs` and `blob_keys`
+        (the record is the hash) and `nodes` (the body); `(stream,)` for `events` (without payload)
+        and `event_payloads` (salt and payload), by number; `(subject,)` for `receipts`; `(kind,)`
+        for `owners`; `()` for `principals`, `api_keys`, `delegations`, `assignments`, `stores`,
+        `default_stores`, `jobs` and `streams` (the id's bytes and the head).
+        """
+
+    async def count_rows(self, kind: str, workspace: WorkspaceId, part: Sequence[str]) -> int:
+        """How many rows of the kind there are, damaged ones too."""
+
+    async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
+        """Rows whose store, pool or stream is not there, or whose store is a tombstone."""
+
+    async def list_homeless(self) -> list[Stray]:
+        """Rows of workspaces that are not there."""
+
 
 class Erasing(Protocol):
     """The bounded steps of a store's deletion (C-171)."""
@@ -473,6 +523,12 @@ class Storage(Protocol):
 
     async def migrate(self, now: int) -> int:
         """Brings the schema to this program's version; that version. Unavailable on a newer one."""
+
+    async def check_schema(self) -> int:
+        """This program's schema version. Unavailable on an older or a newer one; writes nothing."""
+
+    async def holds_master_key(self) -> bool:
+        """Whether this process has what the database's bodies were sealed with."""
 
     async def check_ready(self) -> None:
         """Unavailable unless the database answers, its schema is ours and a write works."""

@@ -48,6 +48,15 @@ class InMemoryStorage:
         require(self._started, "the storage is not started")
         return SCHEMA_VERSION
 
+    async def check_schema(self) -> int:
+        """The version."""
+        require(self._started, "the storage is not started")
+        return SCHEMA_VERSION
+
+    async def holds_master_key(self) -> bool:
+        """Nothing is sealed."""
+        return True
+
     async def check_ready(self) -> None:
         """Ready whenever it is started."""
         require(self._started, "the storage is not started")

@@ -105,6 +105,10 @@ class Table(Generic[K, V]):
             yield order[at]
             at += 1
 
+    def parts(self) -> Iterator[Part]:
+        """The partitions that have rows."""
+        return iter([*self._rows])
+
     def newest(self, part: Part, below: K) -> Iterator[V]:
         """The rows with keys below `below`, the last first."""
         order = self._order.get(part, [])

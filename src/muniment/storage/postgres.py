@@ -19,9 +19,9 @@ from muniment.storage.cache import NodeCache
 from muniment.storage.postgres_executor import STATEMENTS, WORDS, Connection, PostgresExecutor
 from muniment.storage.postgres_lookups import PointExecutor
 from muniment.storage.rows import Row
-from muniment.storage.sealing import Sealer, check_master_key
+from muniment.storage.sealing import Sealer, check_master_key, has_master_key
 from muniment.storage.sql import SqlTransaction
-from muniment.storage.statements import migrations, split_script
+from muniment.storage.statements import check_version, migrations, split_script
 
 T = TypeVar("T")
 
@@ -235,6 +235,17 @@ class PostgresStorage:
         if not await connection.fetchval("SELECT to_regclass('migrations') IS NOT NULL"):
             return 0
         return int(await connection.fetchval(STATEMENTS["migration_version"].text) or 0)
+
+    async def check_schema(self) -> int:
+        """This program's schema version; Unavailable on another, and where there is none."""
+        async with self._connection() as connection:
+            return check_version(await self._version(connection), _NEWEST)
+
+    async def holds_master_key(self) -> bool:
+        """Whether this process has what the database's bodies were sealed with."""
+        async with self._connection() as connection:
+            kept = await connection.fetchval(STATEMENTS["get_seal_check"].text)
+        return has_master_key(self._sealer, kept)
 
     async def check_ready(self) -> None:
         """Unavailable unless the server answers, the schema is ours and a write works."""

@@ -11,14 +11,22 @@ from typing import Any
 
 from muniment.storage.base import Lost
 from muniment.storage.executor import KEEP, REPLACE, on_conflict
+from muniment.storage.inspection import load_inspections
 from muniment.storage.rows import Row
 from muniment.storage.statements import Statement, Table, Words, load_statements, load_tables
 
 Connection = Any
 """A connection of the driver, or the pool's stand-in for one."""
 
-WORDS = Words(bytes="BYTEA", int="BIGINT", clustered="", lock="FOR UPDATE", mark="$")
-STATEMENTS = load_statements(WORDS)
+WORDS = Words(
+    bytes="BYTEA",
+    int="BIGINT",
+    clustered="",
+    lock="FOR UPDATE",
+    mark="$",
+    raw="convert_to({}, 'UTF8')",
+)
+STATEMENTS = load_statements(WORDS) | load_inspections(WORDS)
 TABLES = load_tables(WORDS)
 BEGIN = "BEGIN"
 KNOWN = frozenset({"get_document"})

@@ -28,13 +28,18 @@ class Sealed(Struct, frozen=True):
     data_key: bytes
 
 
+def has_master_key(sealer: "Sealer | None", check: bytes | None) -> bool:
+    """Whether the sealer has the master key under which the kept check was made."""
+    return check is None or (sealer is not None and sealer.agree(check))
+
+
 def check_master_key(sealer: "Sealer | None", check: bytes | None) -> bytes | None:
     """The check to keep, where there is a master key and none is kept yet.
 
     Unavailable where the kept one was made under a master key that we do not have: reads would
     fail, and new bodies would be sealed under another one.
     """
-    if check is not None and (sealer is None or not sealer.agree(check)):
+    if not has_master_key(sealer, check):
         raise Unavailable(
             "this database is sealed under another master key: set MUNIMENT_MASTER_KEY to it"
         )

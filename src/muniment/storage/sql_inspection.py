@@ -1,13 +1,41 @@
 """What `doctor` reads, over SQL."""
 
+from collections.abc import Sequence
+
 from muniment.model.ids import PoolId, RevisionId, StoreId, WorkspaceId, to_bytes
 from muniment.model.revisions import Change, Revision
 from muniment.storage import rows
+from muniment.storage.base import Found, Key, Stray
+from muniment.storage.inspection import found, inspection_values
 from muniment.storage.sql_running import Running
 
 
 class SqlInspection(Running):
     """The port's Inspection, but for what the transaction holds back: refs and stream heads."""
+
+    async def inspect(
+        self,
+        kind: str,
+        workspace: WorkspaceId,
+        part: Sequence[str],
+        after: Key | None,
+        limit: int,
+    ) -> list[Found]:
+        values = inspection_values(kind, part, after)
+        read = await self._rows(f"inspect_{kind}", workspace, **values, limit=limit)
+        return [found(kind, row) for row in read]
+
+    async def count_rows(self, kind: str, workspace: WorkspaceId, part: Sequence[str]) -> int:
+        values = inspection_values(kind, part, None)
+        return int((await self._rows(f"count_{kind}", workspace, **values))[0][0])
+
+    async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
+        read = await self._rows("strays", workspace)
+        return [Stray(row[0], bytes(row[1]), row[2]) for row in read]
+
+    async def list_homeless(self) -> list[Stray]:
+        read = await self._executor.rows("homeless", {})
+        return [Stray(row[0], bytes(row[1]), row[2]) for row in read]
 
     async def list_revisions(
         self, workspace: WorkspaceId, store: StoreId, after: RevisionId | None, limit: int

@@ -22,12 +22,14 @@ from muniment.storage.base import Lost, Use
 from muniment.storage.cache import NodeCache
 from muniment.storage.drive import drive
 from muniment.storage.executor import on_conflict
+from muniment.storage.inspection import load_inspections
 from muniment.storage.rows import Row
-from muniment.storage.sealing import Sealer, check_master_key
+from muniment.storage.sealing import Sealer, check_master_key, has_master_key
 from muniment.storage.sql import SqlTransaction
 from muniment.storage.statements import (
     Table,
     Words,
+    check_version,
     load_statements,
     load_tables,
     migrations,
@@ -36,7 +38,14 @@ from muniment.storage.statements import (
 
 T = TypeVar("T")
 
-WORDS = Words(bytes="BLOB", int="INTEGER", clustered=" WITHOUT ROWID", lock="", mark="?")
+WORDS = Words(
+    bytes="BLOB",
+    int="INTEGER",
+    clustered=" WITHOUT ROWID",
+    lock="",
+    mark="?",
+    raw="CAST({} AS BLOB)",
+)
 BUSY_MS = 60_000
 WAIT_SECONDS = 0.01
 SCRUB_MS = 2_000
@@ -51,7 +60,7 @@ _PRAGMAS = {
     "temp_store": 2,
     "cache_size": -16_000,
 }
-_STATEMENTS = load_statements(WORDS)
+_STATEMENTS = load_statements(WORDS) | load_inspections(WORDS)
 _MIGRATIONS = migrations(WORDS)
 NEWEST = _MIGRATIONS[-1][0]
 
@@ -148,7 +157,8 @@ class _Pending:
 class SqliteStorage:
     """A storage in one SQLite file. `sealer` None keeps bodies unsealed (R-82).
 
-    `wrap` puts something in the place of the writer's connection; tests make statements fail there.
+    With `reading` nothing is written: the file has to be there, and stays as it is. `wrap` puts
+    something in the place of the writer's connection; tests make statements fail there.
     """
 
     def __init__(
@@ -157,9 +167,11 @@ class SqliteStorage:
         random_bytes: Callable[[int], bytes],
         sealer: Sealer | None = None,
         *,
+        reading: bool = False,
         wrap: Callable[[Any], Any] | None = None,
     ) -> None:
         self._path = path
+        self._reading = reading
         self._random_bytes = random_bytes
         self._sealer = sealer
         self._wrap = wrap or (lambda connection: connection)
@@ -169,9 +181,13 @@ class SqliteStorage:
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         self._scans = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="muniment-scan")
         self._accepts = False
+        self._keeps_log = False
 
     async def start(self) -> None:
         """Opens the file, making it and its folder where they are absent."""
+        if self._reading:
+            self._start_reading()
+            return
         try:
             # What SQLite puts beside the file takes the file's mode: nobody else reads them.
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -186,23 +202,39 @@ class SqliteStorage:
         self._writer.start()
         self._accepts = True
 
+    def _start_reading(self) -> None:
+        try:
+            # What a log holds that is there already belongs in the file, but not by our hand.
+            log = self._path.with_name(f"{self._path.name}-wal")
+            self._keeps_log = log.exists() and log.stat().st_size > 0
+            self._reader = self._open(readonly=True)
+        except (apsw.Error, OSError) as error:
+            raise Unavailable(f"the database {self._path} cannot be opened: {error}") from error
+        self._read_executor = SqliteExecutor(self._reader)
+
     async def stop(self) -> None:
         """Finishes what was accepted and closes."""
-        if self._writer is None:
+        if self._writer is not None:
+            self._accepts = False
+            self._queue.put(None)
+            await asyncio.to_thread(self._writer.join)
+            self._writer = None
+        elif not self._reading:
             return
-        self._accepts = False
-        self._queue.put(None)
-        await asyncio.to_thread(self._writer.join)
-        self._writer = None
         await asyncio.to_thread(self._scans.shutdown)
         while not self._readers.empty():
             self._readers.get().close()
         self._reader.close()
-        self._write_connection.close()
+        if not self._reading:
+            self._write_connection.close()
 
     def _open(self, *, readonly: bool = False) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        flags = apsw.SQLITE_OPEN_READWRITE
+        if not self._reading:
+            flags |= apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(str(self._path), flags=flags, statementcachesize=256)
+        if self._keeps_log:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.set_busy_timeout(BUSY_MS)
         # Without it a statement is planned anew whenever its values change: 200 µs a read.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -249,6 +281,18 @@ class SqliteStorage:
         connection.execute("COMMIT")
         return NEWEST
 
+    async def check_schema(self) -> int:
+        """This program's schema version; Unavailable on another, and where there is none."""
+        try:
+            return check_version(schema_version(self._reader), NEWEST)
+        except apsw.Error as error:
+            raise Unavailable(f"the database does not answer: {error}") from error
+
+    async def holds_master_key(self) -> bool:
+        """Whether this process has what the database's bodies were sealed with."""
+        kept: Any = self._reader.execute(_STATEMENTS["get_seal_check"].text).fetchall()
+        return has_master_key(self._sealer, kept[0][0] if kept else None)
+
     async def check_ready(self) -> None:
         """Unavailable unless the schema is ours and a write works."""
         try:
@@ -292,7 +336,10 @@ class SqliteStorage:
         return [] if found == ["ok"] else found
 
     def _check_pages(self) -> list[str]:
-        connection = self._readers.get()
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            connection = self._open(readonly=True)
         try:
             lines = connection.execute("PRAGMA integrity_check(100)").fetchall()
         except apsw.Error as error:

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
+from muniment.model.errors import Unavailable
 from muniment.storage.base import SUBJECTS_MAX
 
 STORE_COLUMNS = (
@@ -30,13 +31,17 @@ RIGHTS = ",\n  ".join(
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What differs between the databases' texts; `mark` stands before a value's number."""
+    """What differs between the databases' texts.
+
+    `mark` stands before a value's number, `raw` gives the bytes of a column of text, named {}.
+    """
 
     bytes: str
     int: str
     clustered: str
     lock: str
     mark: str
+    raw: str
 
     def fill(self, text: str) -> str:
         """The text with this database's words."""
@@ -57,12 +62,28 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns with their declared types, and how many of them lead its key."""
+    """A table's columns, their declared types, which may be NULL, and where its key's stand."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[str, ...]
+    nullable: tuple[bool, ...]
     key: tuple[int, ...]
+
+
+def check_version(version: int, newest: int) -> int:
+    """The schema's version. Unavailable unless it is the newest that this program knows."""
+    if version == 0:
+        raise Unavailable("there is no schema in this database: it is empty, or none of Muniment")
+    if version < newest:
+        raise Unavailable(
+            f"the database has schema {version}, this program {newest}: run `muniment migrate`"
+        )
+    if version > newest:
+        raise Unavailable(
+            f"the database has schema {version}, this program knows {newest}: upgrade it"
+        )
+    return version
 
 
 def read_text(name: str) -> str:
@@ -97,7 +118,7 @@ def load_tables(words: Words) -> dict[str, Table]:
     """Every table of the schema by name."""
     tables = {}
     for name, body in re.findall(r"CREATE TABLE (\w+) \(\n(.*?)\n\)", schema(words), re.DOTALL):
-        columns, types, key = [], [], ""
+        columns, types, nullable, key = [], [], [], ""
         for line in body.splitlines():
             word, rest = line.strip().rstrip(",").split(" ", 1)
             if word == "PRIMARY":
@@ -105,8 +126,9 @@ def load_tables(words: Words) -> dict[str, Table]:
             else:
                 columns.append(word)
                 types.append(rest.split(" ")[0])
+                nullable.append("NOT NULL" not in rest)
         positions = tuple(columns.index(column) for column in key.split(", "))
-        tables[name] = Table(name, tuple(columns), tuple(types), positions)
+        tables[name] = Table(name, tuple(columns), tuple(types), tuple(nullable), positions)
     return tables
 
 
