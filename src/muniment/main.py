@@ -33,12 +33,13 @@ from muniment.client.sync import Client
 from muniment.client.transport import AsyncInProcess, InProcess
 from muniment.model.copies import Contents, Tell
 from muniment.model.errors import DisabledTenancy, Failure, InvalidKey, Malformed, Unavailable
-from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES
+from muniment.model.ids import DEFAULT_WORKSPACE, PREFIXES, StoreId
 from muniment.model.stores import Workspace
 from muniment.service import doctor, workspaces
 from muniment.service.app import App, Policy
 from muniment.service.doctor import Scope
 from muniment.service.doctor_notes import Progress, Report
+from muniment.service.doctor_streams import Noted
 from muniment.service.keys import SECRET_BYTES, authenticate, new_secret
 from muniment.service.paging import CursorSeal
 from muniment.service.workspaces import NewWorkspace, ensure_default_workspace
@@ -386,12 +387,26 @@ async def _owned(settings: Settings) -> bool | None:
         await storage.stop()
 
 
-async def diagnose(settings: Settings, scope: Scope, progress: Progress | None = None) -> Report:
-    """What `doctor` finds in the database, which has to be there and stays as it is.
+async def diagnose(
+    settings: Settings,
+    store: str | None = None,
+    *,
+    noted: Noted | None = None,
+    streams_only: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """What the doctor finds in the database, or in one store of it; nothing is changed.
 
-    Unavailable where it cannot be opened or its schema is another one; NotFound for an unknown
-    store.
+    `streams_only` verifies event streams and nothing else, against the `noted` heads too.
+    Unavailable where the database cannot be opened or its schema is another one; NotFound for an
+    unknown store.
     """
+    scope = Scope(
+        store=None if store is None else StoreId(store),
+        streams_only=streams_only,
+        files=not streams_only and store is None,
+        noted=noted or {},
+    )
     storage = make_storage(settings, reading=True)
     await storage.start()
     try:

@@ -412,6 +412,8 @@ class HttpApp:
             call.body = await _read_body(call, receive)
             reply = await call.route.handler(self._app, call)
         except Failure as failure:
+            if isinstance(failure, Internal):
+                log.error(failure.message, extra={"request_id": request_id})
             reply = dialect.render(failure)
         except Exception:
             route = None if call is None else call.route.path

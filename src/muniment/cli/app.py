@@ -8,7 +8,7 @@ import typer
 
 import muniment
 from muniment import __version__
-from muniment.cli import databases, documents, grants, identities, jobs, stores, workspaces
+from muniment.cli import databases, doctor, documents, grants, identities, jobs, stores, workspaces
 from muniment.cli.command import CommandError, Invocation, command
 from muniment.cli.output import discard, note, prepare_streams
 from muniment.model.errors import Failure
@@ -104,6 +104,8 @@ app.add_typer(identities.principals, name="principal")
 app.add_typer(jobs.group, name="job")
 app.add_typer(workspaces.group, name="workspace")
 command(app, "whoami")(identities.whoami)
+command(app, "doctor", options=["db", "json"])(doctor.doctor)
+app.add_typer(doctor.group, name="audit")
 
 
 def main() -> NoReturn:

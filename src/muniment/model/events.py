@@ -112,7 +112,8 @@ def check_payload(event: Event) -> str | None:
         return None
     if event.payload is None or event.salt is None:
         return "only one of its payload and its salt is there"
-    if commit(event.salt, event.payload) != event.commitment:
+    whole = isinstance(event.salt, bytes) and isinstance(event.payload, bytes)
+    if not whole or commit(event.salt, event.payload) != event.commitment:
         return "its payload and salt do not fit its commitment"
     return None
 

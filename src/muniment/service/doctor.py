@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from muniment.model.audit import Audit
 from muniment.model.errors import NotFound
 from muniment.model.events import Event, Head
 from muniment.model.ids import PoolId, StoreId, WorkspaceId, is_id, to_bytes
@@ -23,7 +24,7 @@ from muniment.service.doctor_notes import Finding, Notes, Progress, Report
 from muniment.service.doctor_pools import Pool
 from muniment.service.doctor_reading import Reading, reason
 from muniment.service.doctor_stores import check_store
-from muniment.service.doctor_streams import Told, check_stream
+from muniment.service.doctor_streams import Noted, Told, check_stream
 from muniment.storage.base import Storage, Transaction
 
 Check = Callable[[Reading], Awaitable[None]]
@@ -33,7 +34,8 @@ class Scope(Struct, frozen=True):
     """What is checked: one workspace or all, one store or all, everything or streams alone.
 
     `told` asks that every revision has its event and every tombstone its own, as the use cases
-    leave them; `files` also runs the database's check of itself.
+    leave them; `files` also runs the database's check of itself. `noted` are heads of streams that
+    somebody knows from before, and that have to lie on them.
     """
 
     workspace: WorkspaceId | None = None
@@ -41,6 +43,7 @@ class Scope(Struct, frozen=True):
     streams_only: bool = False
     told: bool = True
     files: bool = True
+    noted: Noted = {}
 
 
 async def diagnose(
@@ -194,12 +197,12 @@ class _Workspace:
             if stream == self.id:
                 await self._check_own_stream(r, head)
             elif stream.startswith("sess_"):
-                await check_stream(r, stream, head, None)
+                self._keep(stream, await check_stream(r, stream, head, self.scope.noted))
             elif not stream.startswith("memstore_"):
                 r.find("streams", "it belongs to nothing that is there", raw.hex())
         if not known and self.scope.told:
             r.find("streams", "the workspace has no stream", self.id)
-            await check_stream(r, self.id, None, None)
+            self._keep(self.id, await check_stream(r, self.id, None, self.scope.noted))
 
     async def _owner_of(self, r: Reading, raw: bytes) -> str:
         if raw == to_bytes(self.id):
@@ -223,11 +226,13 @@ class _Workspace:
                 store = None if found is None else found.record
                 await self._compare_tombstone(r, store, data)
 
-        erased = await check_stream(r, self.id, head, visit if self.scope.told else None)
+        shown = visit if self.scope.told else None
+        audit = await check_stream(r, self.id, head, self.scope.noted, shown)
+        self._keep(self.id, audit)
         if not self.scope.told or self.scope.streams_only:
             return
-        await facts.finish(erased)
-        if len(buried) + erased < self.tombstones:
+        await facts.finish(audit.erased)
+        if len(buried) + audit.erased < self.tombstones:
             async for _, store in r.quietly().rows("stores"):
                 if store.status == "deleted" and store.id not in buried:
                     r.of(store.id).find("stores", "no event tells of its deletion", store.id)
@@ -273,6 +278,13 @@ class _Workspace:
         if found is None and self.scope.told:
             r.find("streams", "the store has no stream", store.id)
         told = Told(r, store) if self.scope.told and not self.scope.streams_only else None
-        erased = await check_stream(r, store.id, head, None if told is None else told.visit)
+        shown = None if told is None else told.visit
+        audit = await check_stream(r, store.id, head, self.scope.noted, shown)
+        self._keep(store.id, audit)
         if told is not None:
-            await told.count(revisions, erased)
+            await told.count(revisions, audit.erased)
+
+    def _keep(self, stream: str, audit: Audit) -> None:
+        """Streams are listed where they are what is asked for; there may be many."""
+        if self.scope.streams_only:
+            self.notes.streams.append(audit.verified(stream))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from muniment.model.audit import Verified
+
 FINDINGS_MAX = 50
 """Of one kind in one place; more of them are counted and not listed."""
 
@@ -37,6 +39,8 @@ class Report(Struct, frozen=True):
     checked: dict[str, int]
     findings: list[Finding]
     warnings: list[Finding]
+    streams: list[Verified] = []
+    """The event streams, where they alone were checked."""
 
 
 class Notes:
@@ -46,6 +50,7 @@ class Notes:
         self.checked: Counter[str] = Counter()
         self.findings: list[Finding] = []
         self.warnings: list[Finding] = []
+        self.streams: list[Verified] = []
         self._like: Counter[tuple[str, str | None, str | None]] = Counter()
         self._progress = progress
         self._rows = 0
@@ -83,4 +88,6 @@ class Notes:
             if count > FINDINGS_MAX:
                 more = f"{count - FINDINGS_MAX} more findings of this kind are not listed"
                 findings.append(Finding(kind, more, workspace, store))
-        return Report(schema, dict(sorted(self.checked.items())), findings, self.warnings)
+        return Report(
+            schema, dict(sorted(self.checked.items())), findings, self.warnings, self.streams
+        )

@@ -1,6 +1,6 @@
 """Reading rows that may be damaged: every one that can be read is, the others are findings."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 from muniment.model.ids import PREFIXES, RevisionId, StoreId, WorkspaceId, to_bytes
@@ -22,6 +22,10 @@ _ID_KINDS = {
     "jobs": "job",
 }
 """Kinds of rows whose key is an id, and the id's kind."""
+
+
+Damaged = Callable[[str, Key], None]
+"""Is told what is wrong with a row, and its key; or behind which key nothing can be read."""
 
 
 class Abandoned(Exception):
@@ -57,11 +61,13 @@ class Reading:
         at = None if place is None else str(place)
         self.notes.warn(Finding(kind, message, self.workspace, self.store, at))
 
-    async def rows(self, kind: str, *part: str, called: str = "") -> AsyncIterator[tuple[Key, Any]]:
+    async def rows(
+        self, kind: str, *part: str, called: str = "", damaged: Damaged | None = None
+    ) -> AsyncIterator[tuple[Key, Any]]:
         """Key and record of every row that is sound, in order; damaged ones are findings.
 
         Where a page cannot be read, its rows are asked for one by one. `called` is what the kind
-        is counted as, where not as itself.
+        is counted as, where not as itself; `damaged` is told of damaged rows, too.
         """
         after: Key | None = None
         limit = LIST_MAX
@@ -73,13 +79,18 @@ class Reading:
                     limit = 1
                     continue
                 behind = "from the first on" if after is None else f"behind {shown(kind, after)}"
-                self.find(kind, f"rows {behind} cannot be read: {reason(error)}")
+                message = f"rows {behind} cannot be read: {reason(error)}"
+                self.find(kind, message)
+                if damaged is not None:
+                    damaged(message, after or ())
                 await self._still_answers()
                 return
             self.notes.count(called or kind, len(page))
             for found in page:
                 if found.damage is not None:
                     self.find(called or kind, found.damage, shown(kind, found.key))
+                    if damaged is not None:
+                        damaged(found.damage, found.key)
                 else:
                     yield found.key, found.record
             if len(page) < limit:

@@ -1,67 +1,66 @@
 """Whether event streams are whole, and whether they tell what the rows say (R-30)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from muniment.model.access import Actor
-from muniment.model.events import Event, Head, check_event, check_head, link
+from muniment.model.audit import Audit
+from muniment.model.events import Event, Head
 from muniment.model.ids import KeyId, PrincipalId, RevisionId, SessionId, StoreId, to_bytes
 from muniment.model.revisions import Revision, pack_actor
 from muniment.model.stores import Owner, StoreRecord
 from muniment.service.doctor_reading import Reading, ahead
+from muniment.storage.base import Key
 
 Visit = Callable[[Event, dict[str, Any]], Awaitable[None]]
 """Is shown each sound event that has its payload, with the payload read."""
 
+Noted = Mapping[str, Mapping[int, bytes]]
+"""By stream, heads that somebody knows from before: numbers and hashes."""
 
-async def check_stream(r: Reading, stream: str, said: Head | None, visit: Visit | None) -> int:
-    """Numbers, commitments, hashes and head of a stream; how many events have lost their payload.
+
+async def check_stream(
+    r: Reading, stream: str, said: Head | None, noted: Noted, visit: Visit | None = None
+) -> Audit:
+    """Numbers, commitments, hashes and head of a stream; shows its sound events to `visit`.
 
     `said` is where its row says that it ends, None without a row.
     """
-    raw = to_bytes(stream)
-    payloads = await ahead(r.rows("event_payloads", stream))
-    heads = [Head()]
-    erased = 0
-    async for (number,), event in r.rows("events", stream):
+    audit = Audit(to_bytes(stream), noted.get(stream))
+
+    def damaged(damage: str, key: Key) -> None:
+        audit.stop(damage, key[0] if key else None)
+
+    def lonely(taken: tuple[Key, Any] | None) -> None:
+        number = None if taken is None else taken[0][0]
+        audit.stop("there are data without an event", number)
+        r.find("event_payloads", f"there is no event for it (stream {stream})", number)
+
+    payloads = await ahead(r.rows("event_payloads", stream, damaged=damaged))
+    async for (number,), event in r.rows("events", stream, damaged=damaged):
         while payloads.next is not None and payloads.next[0] < (number,):
-            await _lonely(r, stream, (await payloads.advance()))
+            lonely(await payloads.advance())
         if payloads.next is not None and payloads.next[0] == (number,):
             _, (salt, payload) = payloads.next
             event = structs.replace(event, salt=salt, payload=payload)
             await payloads.advance()
-        damage = [check_event(raw, head, event) for head in heads]
-        before, heads = heads[0], [Head(event.seq, event.hash)]
-        if None not in damage:
-            r.find("events", f"{damage[0]} (stream {stream})", event.seq)
-            # What comes next may follow from the hash that stands there, or from the right one.
-            heads.append(Head(event.seq, link(raw, before.hash, event)))
-        elif event.payload is None:
-            erased += 1
-        elif visit is not None:
+        damage = audit.add(event)
+        if damage is not None:
+            r.find("events", f"{damage} (stream {stream})", number)
+        elif event.payload is not None and visit is not None:
             await _show(r, stream, event, visit)
     while payloads.next is not None:
-        await _lonely(r, stream, await payloads.advance())
-    _check_end(r, stream, heads[0], said)
-    return erased
-
-
-async def _lonely(r: Reading, stream: str, taken: Any) -> None:
-    (number,), _ = taken
-    r.find("event_payloads", f"there is no event for it (stream {stream})", number)
-
-
-def _check_end(r: Reading, stream: str, last: Head, said: Head | None) -> None:
-    if said is None:
-        if last != Head():
-            r.find("streams", f"it has {last.seq} events and no row", stream)
-        return
-    damage = check_head(last, said)
+        lonely(await payloads.advance())
+    damage = audit.finish(audit.head if said is None else said)
     if damage is not None:
         r.find("streams", damage, stream)
+    if said is None and audit.events:
+        audit.stop("no row says where it ends", None)
+        r.find("streams", f"it has {audit.events} events, and no row says where it ends", stream)
+    return audit
 
 
 async def _show(r: Reading, stream: str, event: Event, visit: Visit) -> None:
@@ -154,7 +153,7 @@ class Told:
         if self.revisions + erased >= revisions:
             return
         self.known = set()
-        await check_stream(self.r.quietly(), self.store.id, None, self.visit)
+        await check_stream(self.r.quietly(), self.store.id, None, {}, self.visit)
         async for _, revision in self.r.quietly().rows("revisions", self.store.id):
             if revision.id not in self.known:
                 self.r.find("revisions", "no event tells of it", revision.id)

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from muniment.model.access import Action, Actor
-from muniment.model.events import Event, Head
+from muniment.model.errors import Internal
+from muniment.model.events import Event, Head, check_payload
 from muniment.model.ids import PrincipalId, StoreId
 from muniment.service import guard
 from muniment.service.app import App
@@ -28,7 +29,11 @@ class EventList(Struct, frozen=True):
 async def list_store_events(
     app: App, actor: Actor, store: StoreId, page: Page, *, after: int = 0
 ) -> EventList:
-    """The store's events numbered above `after`: for its readers, and for administrators."""
+    """The store's events numbered above `after`: for its readers, and for administrators.
+
+    A page ends before an event whose payload does not fit its commitment, and one that would begin
+    with it is Internal, naming `stream` and `seq`.
+    """
 
     async def admit(tx: Transaction) -> None:
         action = Action.INSPECT if actor.admin else Action.READ
@@ -72,8 +77,14 @@ async def _page(
             wanted = page.limit if mine is None else PAGE_ITEMS_MAX
             found = await tx.list_events(actor.workspace, stream, at, wanted)
             if not found:
+                # The end is missing: a cursor would lead here again, and again.
+                at = end
                 break
             for event in found:
+                if check_payload(event) is not None:
+                    if at > after:
+                        return items, at, head
+                    raise _damaged(stream, event)
                 at = event.seq
                 if mine is None or concerns(event, mine):
                     items.append(event)
@@ -86,6 +97,17 @@ async def _page(
     if at < head.seq:
         cursor = app.cursors.seal(actor.workspace, "events", pins, at)
     return EventList(items, head, cursor)
+
+
+def _damaged(stream: str, event: Event) -> Internal:
+    """Where a page would begin with it; what comes before is served, and so is what follows."""
+    damage = check_payload(event)
+    return Internal(
+        f"event {event.seq} of {stream} is damaged: {damage}; after={event.seq} reads on behind it",
+        stream=stream,
+        seq=event.seq,
+        damage=damage,
+    )
 
 
 def concerns(event: Event, principal: PrincipalId) -> bool:
