@@ -16,8 +16,8 @@ from msgspec import Struct
 from muniment.model.audit import Audit
 from muniment.model.errors import NotFound
 from muniment.model.events import Event, Head
-from muniment.model.ids import PoolId, StoreId, WorkspaceId, is_id, to_bytes
-from muniment.model.stores import STATUSES, WORKSPACE_STATUSES, StoreRecord
+from muniment.model.ids import DEFAULT_WORKSPACE, PoolId, StoreId, WorkspaceId, to_bytes
+from muniment.model.stores import POLICIES, STATUSES, WORKSPACE_STATUSES, StoreRecord
 from muniment.service.doctor_facts import Facts
 from muniment.service.doctor_identities import check_identities, check_jobs, is_there
 from muniment.service.doctor_notes import Finding, Notes, Progress, Report
@@ -26,6 +26,8 @@ from muniment.service.doctor_reading import Reading, reason
 from muniment.service.doctor_stores import check_store
 from muniment.service.doctor_streams import Noted, Told, check_stream
 from muniment.storage.base import Storage, Transaction
+
+_STREAM_TABLES = ("events", "event_payloads", "streams")
 
 Check = Callable[[Reading], Awaitable[None]]
 
@@ -78,16 +80,25 @@ async def diagnose(
 async def _workspaces(storage: Storage, notes: Notes, scope: Scope) -> list[WorkspaceId]:
     if scope.workspace is not None:
         return [scope.workspace]
+    listed: list[WorkspaceId] = []
 
-    async def use(tx: Transaction) -> list[WorkspaceId]:
-        found = await tx.list_workspaces()
+    async def use(tx: Transaction) -> None:
+        r = Reading(tx, notes, DEFAULT_WORKSPACE)
+        async for _, workspace in r.rows("workspaces"):
+            listed.append(workspace.id)
+            if workspace.status not in WORKSPACE_STATUSES:
+                r.find("workspaces", f"{workspace.status} is no status", workspace.id)
         for stray in [] if scope.store is not None else await tx.list_homeless():
-            owner = f"wsp_{stray.owner.hex()}"
+            if scope.streams_only and stray.table not in _STREAM_TABLES:
+                continue
             message = f"{stray.rows} rows are of a workspace that is not there"
-            notes.find(Finding(stray.table, message, owner))
-        return found
+            notes.find(Finding(stray.table, message, f"wsp_{stray.owner.hex()}"))
 
-    return await storage.read(use, scan=True)
+    try:
+        await storage.read(use, scan=True)
+    except Exception as error:
+        notes.find(Finding("database", f"workspaces cannot be listed: {reason(error)}"))
+    return listed
 
 
 class _Workspace:
@@ -108,9 +119,6 @@ class _Workspace:
     async def check(self, *, opens: bool) -> None:
         """Everything in the scope."""
         self.notes.begin(self.id)
-        if not is_id("workspace", self.id):
-            self.notes.find(Finding("workspaces", "its id has another length", self.id))
-            return
         await self._read(self._check_own)
         for pool, stores in self.pools.items():
 
@@ -137,7 +145,6 @@ class _Workspace:
     # What is no store's
 
     async def _check_own(self, r: Reading) -> None:
-        await self._check_row(r)
         await self._list_stores(r)
         if self.scope.store is not None:
             return
@@ -146,41 +153,42 @@ class _Workspace:
             async for _ in r.rows("receipts", self.id):
                 pass
             await check_jobs(r, self.erasing)
-            for stray in await r.tx.list_strays(self.id):
+        await self._check_streams(r)
+        for stray in await r.tx.list_strays(self.id):
+            if not self.scope.streams_only or stray.table in _STREAM_TABLES:
                 message = f"{stray.rows} rows belong to what is not there"
                 r.find(stray.table, message, stray.owner.hex())
-        await self._check_streams(r)
-
-    async def _check_row(self, r: Reading) -> None:
-        try:
-            workspace = await r.tx.get_workspace(self.id)
-        except Exception as error:
-            r.find("workspaces", reason(error), self.id)
-            return
-        r.notes.count("workspaces")
-        if workspace is None:
-            r.find("workspaces", "it is not there", self.id)
-        elif workspace.status not in WORKSPACE_STATUSES:
-            r.find("workspaces", f"{workspace.status} is no status", self.id)
 
     async def _list_stores(self, r: Reading) -> None:
-        async for _, store in r.rows("stores"):
-            if self.scope.store not in (None, store.id):
-                continue
-            self.knows_store = self.scope.store is not None
-            await self._check_store_row(r.of(store.id), store)
-            if store.status == "deleted":
-                self.tombstones += 1
-            elif store.status == "deleting":
-                self.erasing.add(store.id)
-            else:
-                self.pools.setdefault(store.pool, []).append(store.id)
+        wanted = self.scope.store
+        if wanted is None:
+            async for _, store in r.rows("stores"):
+                await self._take_up(r, store)
+            return
+        found = await r.row("stores", key=to_bytes(wanted))
+        self.knows_store = found is not None
+        if found is not None and found.record is not None:
+            r.notes.count("stores")
+            await self._take_up(r, found.record)
+        elif found is not None:
+            r.of(wanted).find("stores", found.damage or "it cannot be read", wanted)
+
+    async def _take_up(self, r: Reading, store: StoreRecord) -> None:
+        await self._check_store_row(r.of(store.id), store)
+        if store.status == "deleted":
+            self.tombstones += 1
+        elif store.status == "deleting":
+            self.erasing.add(store.id)
+        else:
+            self.pools.setdefault(store.pool, []).append(store.id)
 
     async def _check_store_row(self, r: Reading, store: StoreRecord) -> None:
         if store.status not in STATUSES:
             r.find("stores", f"{store.status} is no status", store.id)
         if (store.deleted_at is None) == (store.status == "deleted"):
             r.find("stores", "its status and the time it was deleted at do not agree", store.id)
+        if store.promotion_policy not in POLICIES:
+            r.find("stores", f"{store.promotion_policy} is no promotion policy", store.id)
         if not await is_there(r, store.owner):
             r.find("stores", f"its owner {store.owner.id} is not there", store.id)
         if not await r.has("principals", store.created_by):
@@ -224,7 +232,7 @@ class _Workspace:
                 buried.add(data["store"])
                 found = await r.row("stores", key=to_bytes(data["store"]))
                 store = None if found is None else found.record
-                await self._compare_tombstone(r, store, data)
+                self._compare_tombstone(r.of(data["store"]), store, event, data)
 
         shown = visit if self.scope.told else None
         audit = await check_stream(r, self.id, head, self.scope.noted, shown)
@@ -237,14 +245,15 @@ class _Workspace:
                 if store.status == "deleted" and store.id not in buried:
                     r.of(store.id).find("stores", "no event tells of its deletion", store.id)
 
-    async def _compare_tombstone(
-        self, r: Reading, store: StoreRecord | None, told: dict[str, Any]
+    def _compare_tombstone(
+        self, r: Reading, store: StoreRecord | None, event: Event, told: dict[str, Any]
     ) -> None:
-        at = r.of(told["store"])
         if store is None or store.status != "deleted":
-            at.find("stores", "an event tells of its deletion, and it is no tombstone", at.store)
+            r.find("stores", "an event tells of its deletion, and it is no tombstone", r.store)
         elif (store.last_event_hash or b"").hex() != (told["last_event_hash"] or ""):
-            at.find("stores", "another event ended its stream than told", store.id)
+            r.find("stores", "another event ended its stream than told", store.id)
+        elif store.deleted_at != event.created_at:
+            r.find("stores", "it was deleted at another time than told", store.id)
 
     # Stores
 

@@ -11,6 +11,7 @@ from muniment.storage.base import LIST_MAX, Found, Key, Transaction
 T = TypeVar("T")
 
 _ID_KINDS = {
+    "workspaces": "workspace",
     "principals": "principal",
     "api_keys": "key",
     "delegations": "delegation",
@@ -64,7 +65,7 @@ class Reading:
     async def rows(
         self, kind: str, *part: str, called: str = "", damaged: Damaged | None = None
     ) -> AsyncIterator[tuple[Key, Any]]:
-        """Key and record of every row that is sound, in order; damaged ones are findings.
+        """Key and record of every row that has one, in order; damaged ones are findings.
 
         Where a page cannot be read, its rows are asked for one by one. `called` is what the kind
         is counted as, where not as itself; `damaged` is told of damaged rows, too.
@@ -91,7 +92,7 @@ class Reading:
                     self.find(called or kind, found.damage, shown(kind, found.key))
                     if damaged is not None:
                         damaged(found.damage, found.key)
-                else:
+                if found.record is not None:
                     yield found.key, found.record
             if len(page) < limit:
                 return

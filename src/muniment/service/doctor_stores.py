@@ -9,7 +9,7 @@ from muniment.model.documents import Document
 from muniment.model.ids import RevisionId
 from muniment.model.nodes import EMPTY_TREE, TreeHash, sums
 from muniment.model.revisions import CANONICAL, Change, Revision
-from muniment.model.stores import POLICIES, Ref, StoreRecord
+from muniment.model.stores import Ref, StoreRecord
 from muniment.service.doctor_pools import Pool
 from muniment.service.doctor_reading import Ahead, Reading, ahead, reason
 from muniment.storage.base import Key
@@ -30,10 +30,11 @@ async def check_store(r: Reading, store: StoreRecord, pool: Pool) -> int:
         await history.check_ref(ref)
     if canonical is None:
         r.find("refs", "the store has no canonical ref", CANONICAL)
-        return history.revisions
-    await history.walk(canonical)
-    await history.check_the_rest(canonical)
-    await _check_paths(r, store, canonical, pool)
+        await history.check_the_rest(None)
+    else:
+        await history.walk(canonical)
+        await history.check_the_rest(canonical)
+        await _check_paths(r, store, canonical, pool)
     return history.revisions
 
 
@@ -42,10 +43,8 @@ def _check_record(r: Reading, store: StoreRecord) -> None:
         r.find("stores", f"{store.status} is no status", store.id)
     if (store.archived_at is None) == (store.status == "archived"):
         r.find("stores", "its status and the time it was archived at do not agree", store.id)
-    if store.deleted_at is not None or store.last_event_hash is not None:
-        r.find("stores", "it says that it was deleted, and it is not", store.id)
-    if store.promotion_policy not in POLICIES:
-        r.find("stores", f"{store.promotion_policy} is no promotion policy", store.id)
+    if store.last_event_hash is not None:
+        r.find("stores", "it has the last event's hash, and it is not deleted", store.id)
 
 
 class _History:
@@ -108,7 +107,7 @@ class _History:
         if revision is not None:
             self.r.find("revisions", "it is its own ancestor", revision.id)
 
-    async def check_the_rest(self, ref: Ref) -> None:
+    async def check_the_rest(self, ref: Ref | None) -> None:
         """Checks the revisions that canonical does not lead to, and that no change is left over."""
         if self.walked < self.revisions:
             await self._check_others(ref)
@@ -125,10 +124,10 @@ class _History:
                 message = f"its revision {change.revision} is not there"
                 self.r.find("changes", message, f"{change.path} by {change.id}")
 
-    async def _check_others(self, ref: Ref) -> None:
+    async def _check_others(self, ref: Ref | None) -> None:
         """The set of canonical's revisions is needed only where there are others."""
         canonical: set[str] = set()
-        at: RevisionId | None = ref.revision
+        at: RevisionId | None = None if ref is None else ref.revision
         while at is not None and at not in canonical:
             revision = await self.r.revision(self.store.id, at)
             if revision is None:

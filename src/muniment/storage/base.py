@@ -415,7 +415,8 @@ class Inspection(Protocol):
         (the record is the hash) and `nodes` (the body); `(stream,)` for `events` (without payload)
         and `event_payloads` (salt and payload), by number; `(subject,)` for `receipts`; `(kind,)`
         for `owners`; `()` for `principals`, `api_keys`, `delegations`, `assignments`, `stores`,
-        `default_stores`, `jobs` and `streams` (the id's bytes and the head).
+        `default_stores`, `jobs` and `streams` (the id's bytes and the head), and for `workspaces`,
+        which are listed whatever the workspace.
         """
 
     async def count_rows(self, kind: str, workspace: WorkspaceId, part: Sequence[str]) -> int:

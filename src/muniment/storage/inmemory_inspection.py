@@ -130,6 +130,8 @@ def _rows(
     if kind in _BY_ID:
         table: Table[str, Any] = getattr(t, _BY_ID[kind])
         return [((to_bytes(row.id),), row) for row in table.values((workspace, *part))]
+    if kind == "workspaces":
+        return [((to_bytes(row.id),), row) for row in t.workspaces.values(())]
     if kind in ("blobs", "nodes", "receipts"):
         kept: Table[bytes, Any] = getattr(t, kind)
         records = (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from muniment.model.events import Event, Head
 from muniment.model.ids import EventId, PrincipalId, StoreId, to_bytes
 from muniment.storage import rows
-from muniment.storage.base import Found, Key
+from muniment.storage.base import Found, Key, Stray
 from muniment.storage.rows import Row
 from muniment.storage.statements import Statement, Table, Words, load_tables, numbered
 
@@ -48,6 +48,13 @@ _CHANGES = ("change_id", *_CHANGES[1:])
 _OF_STORE = ("store_id",)
 
 SHAPES: dict[str, Shape] = {
+    "workspaces": Shape(
+        "workspaces",
+        (),
+        ("workspace_id",),
+        _TABLES["workspaces"].columns,
+        rows.workspace,
+    ),
     "principals": Shape(
         "principals", (), ("principal_id",), _all_but("principals"), rows.principal
     ),
@@ -164,6 +171,12 @@ def inspection_values(kind: str, part: Sequence[str], after: Key | None) -> dict
     return values
 
 
+def stray(row: Row) -> Stray:
+    """Rows of a table that belong to nothing, whatever stands where their owner's id should."""
+    owner = row[1] if isinstance(row[1], bytes) else str(row[1]).encode()
+    return Stray(row[0], owner, row[2])
+
+
 def found(kind: str, row: Row) -> Found:
     """The row's record, or what is wrong with it."""
     shape = SHAPES[kind]
@@ -171,23 +184,30 @@ def found(kind: str, row: Row) -> Found:
     key = tuple(bytes(value) if isinstance(value, memoryview) else value for value in row[:width])
     table = _TABLES[shape.table]
     values: list[Any] = []
+    damages: list[str] = []
     for column, value in zip(shape.columns, row[width:], strict=True):
         damage, sound = _read(table, column, value)
         if damage is not None:
-            return Found(key, None, f"{column} {damage}")
+            damages.append(f"{column} {damage}")
+        if damage is not None and sound is None:
+            return Found(key, None, damages[-1])
         values.append(sound)
     try:
-        return Found(key, shape.record(tuple(values)))
+        return Found(key, shape.record(tuple(values)), "; ".join(damages) or None)
     except Exception as error:
         return Found(key, None, f"it cannot be read: {type(error).__name__}: {error}")
 
 
 def _read(table: Table, column: str, value: Any) -> tuple[str | None, Any]:
-    """What is wrong with a column's value, and the value as records have it."""
+    """What is wrong with a column's value, and the value as records have it.
+
+    Damaged text is made readable, so that a record does without nothing else for its sake.
+    """
     at = table.columns.index(column)
     kind = table.types[at]
     if value is None:
-        return (None if table.nullable[at] else "is NULL"), None
+        absent = "" if kind == "TEXT" else None
+        return (None, None) if table.nullable[at] else ("is NULL", absent)
     if kind == "int":
         if not isinstance(value, int):
             return "is no whole number", None
@@ -195,13 +215,13 @@ def _read(table: Table, column: str, value: Any) -> tuple[str | None, Any]:
             return f"is {value}, neither 0 nor 1", None
         return None, value
     if not isinstance(value, bytes | memoryview):
-        return ("is no text" if kind == "TEXT" else "is not kept as bytes"), None
+        return "is not kept as bytes", None
     raw = bytes(value)
     if kind == "TEXT":
         try:
             return None, raw.decode()
         except UnicodeDecodeError:
-            return "is not UTF-8", None
+            return "is not UTF-8", raw.decode("utf-8", "backslashreplace")
     size = 17 if (table.name, column) == ("assignments", "subject_id") else _BYTES.get(column)
     if size is None and column.endswith("_id"):
         size = 16
@@ -221,7 +241,8 @@ def _raw(shape: Shape, column: str, words: Words) -> str:
 
 
 def _within(shape: Shape) -> str:
-    bounds = ["workspace_id = :workspace", *(f"{column} = :{column}" for column in shape.part)]
+    of = "1 = 1" if shape.table == "workspaces" else "workspace_id = :workspace"
+    bounds = [of, *(f"{column} = :{column}" for column in shape.part)]
     return " AND ".join([*bounds, *filter(None, [shape.where])])
 
 

@@ -6,7 +6,7 @@ from muniment.model.ids import PoolId, RevisionId, StoreId, WorkspaceId, to_byte
 from muniment.model.revisions import Change, Revision
 from muniment.storage import rows
 from muniment.storage.base import Found, Key, Stray
-from muniment.storage.inspection import found, inspection_values
+from muniment.storage.inspection import found, inspection_values, stray
 from muniment.storage.sql_running import Running
 
 
@@ -31,11 +31,11 @@ class SqlInspection(Running):
 
     async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
         read = await self._rows("strays", workspace)
-        return [Stray(row[0], bytes(row[1]), row[2]) for row in read]
+        return [stray(row) for row in read]
 
     async def list_homeless(self) -> list[Stray]:
         read = await self._executor.rows("homeless", {})
-        return [Stray(row[0], bytes(row[1]), row[2]) for row in read]
+        return [stray(row) for row in read]
 
     async def list_revisions(
         self, workspace: WorkspaceId, store: StoreId, after: RevisionId | None, limit: int
