@@ -2,12 +2,14 @@
 """Contract cases of what `doctor` reads, one per sentence of the port."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from muniment.model.ids import RevisionId, to_bytes
 from muniment.model.revisions import Change, Revision
-from muniment.storage.base import Storage, Transaction
-from muniment.testing.builders import Builder, make_home, put_content
+from muniment.storage.base import Found, Key, Storage, Transaction
+from muniment.testing.builders import Builder, make_home, put_content, replacing
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -86,6 +88,84 @@ class InspectionCases:
             assert await tx.list_streams(ws, listed[0][0], 9) == listed[1:]
 
         await storage.write(None, use)
+
+    async def test_every_kind_of_row_is_inspected_in_the_order_of_its_key(
+        self, storage: Storage
+    ) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store, pool = home.workspace, home.store.id, home.store.pool
+        contents = [("/b", b"1"), ("/a", b"2"), ("/b", b"3"), ("/c", b"4"), ("/c", None)]
+        steps = await put_content(storage, build, home, contents)
+        agent, job = build.owner("agent_definition", home.principal), build.job(store)
+        facts = [build.fact(n=n) for n in range(3)]
+
+        async def use(tx: Transaction) -> None:
+            tx.put_owner(ws, agent)
+            tx.enqueue(ws, job)
+            for fact in facts:
+                await tx.append(ws, store, fact)
+
+        await storage.write(None, use)
+        landed = sorted((step.change for step in steps), key=lambda one: (one.path, one.seq))
+        documents = [steps[at].document for at in (1, 2)]
+        expected: dict[str, tuple[tuple[str, ...], list[object]]] = {
+            "principals": ((), [home.principal]),
+            "owners": ((agent.kind,), [agent]),
+            "stores": ((), [home.store]),
+            "refs": ((store,), [steps[-1].ref]),
+            "revisions": ((store,), [home.ref.revision, *(s.revision for s in steps)]),
+            "changes": ((store, steps[3].revision.id), [steps[3].change]),
+            "changes_by_id": ((store,), [step.change for step in steps]),
+            "landed": ((store,), [*landed]),
+            "documents": ((store,), [*documents]),
+            "blobs": ((pool,), [*sorted({s.change.blob for s in steps if s.change.blob})]),
+            "event_payloads": ((store,), [(fact.salt, fact.payload) for fact in facts]),
+            "jobs": ((), [job]),
+            "default_stores": ((), []),
+        }
+
+        async def look(tx: Transaction) -> None:
+            for kind, (part, records) in expected.items():
+
+                async def more(
+                    after: Key | None, kind: str = kind, part: tuple[str, ...] = part
+                ) -> list[Found]:
+                    return await tx.inspect(kind, ws, part, after, 2)
+
+                found = await pages(more, lambda one: one.key)
+                assert all(one.damage is None for one in found)
+                assert [one.key for one in found] == sorted(one.key for one in found)
+                seen = [_known(one.record, records) for one in found]
+                assert seen == records, kind
+                assert await tx.count_rows(kind, ws, part) == len(records), kind
+            assert await tx.list_homeless() == []
+
+        await storage.read(look, scan=True)
+
+    async def test_rows_of_a_tombstone_are_strays(self, storage: Storage) -> None:
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store
+        await put_content(storage, build, home, [("/a", b"1"), ("/b", b"2")])
+        assert await storage.read(lambda tx: tx.list_strays(ws), scan=True) == []
+        buried = structs.replace(store, status="deleted")
+        await storage.write(store.id, replacing(ws, buried))
+        strays = await storage.read(lambda tx: tx.list_strays(ws), scan=True)
+        found = {stray.table: (stray.owner, stray.rows) for stray in strays}
+        assert found["documents"] == found["changes"] == (to_bytes(store.id), 2)
+        assert found["refs"] == (to_bytes(store.id), 1)
+        assert found["blobs"] == found["nodes"] == (to_bytes(store.pool), 2)
+
+    async def test_the_schema_is_this_programs_once_migrated(self, storage: Storage) -> None:
+        assert await storage.check_schema() == await storage.migrate(now=1)
+        assert await storage.holds_master_key()
+        assert await storage.check_integrity() == []
+
+
+def _known(record: Any, records: list[object]) -> object:
+    """The record, or its id where only that is known."""
+    return record.id if record not in records and record.id in records else record
 
 
 async def pages(ask: Callable[[K | None], Awaitable[list[T]]], key: Callable[[T], K]) -> list[T]:
