@@ -12,7 +12,7 @@ from muniment.model.ids import EventId, PrincipalId, StoreId, to_bytes
 from muniment.storage import rows
 from muniment.storage.base import Found, Key, Stray
 from muniment.storage.rows import Row
-from muniment.storage.statements import Statement, Table, Words, load_tables, numbered
+from muniment.storage.statements import Statement, Words, load_tables, numbered
 
 _TYPES = Words(bytes="bytes", int="int", clustered="", lock="", mark="", raw="")
 _TABLES = load_tables(_TYPES)
@@ -181,14 +181,17 @@ def found(kind: str, row: Row) -> Found:
     """The row's record, or what is wrong with it."""
     shape = SHAPES[kind]
     width = len(shape.key)
-    key = tuple(bytes(value) if isinstance(value, memoryview) else value for value in row[:width])
-    table = _TABLES[shape.table]
+    key = tuple(row[:width])
     values: list[Any] = []
     damages: list[str] = []
-    for column, value in zip(shape.columns, row[width:], strict=True):
-        damage, sound = _read(table, column, value)
+    for rule, value in zip(_RULES[kind], row[width:], strict=True):
+        # The usual value first: this runs for every value in the database.
+        if type(value) is rule.kind and (rule.size is None or len(value) == rule.size):
+            values.append(value)
+            continue
+        damage, sound = _read(rule, value)
         if damage is not None:
-            damages.append(f"{column} {damage}")
+            damages.append(f"{rule.column} {damage}")
         if damage is not None and sound is None:
             return Found(key, None, damages[-1])
         values.append(sound)
@@ -198,36 +201,50 @@ def found(kind: str, row: Row) -> Found:
         return Found(key, None, f"it cannot be read: {type(error).__name__}: {error}")
 
 
-def _read(table: Table, column: str, value: Any) -> tuple[str | None, Any]:
+class _Rule(NamedTuple):
+    """What a column's value has to be; `kind` is None for text and flags, which are looked into."""
+
+    column: str
+    kind: type | None
+    nullable: bool
+    size: int | None
+    text: bool
+    flag: bool
+
+
+def _rule(shape: Shape, column: str) -> _Rule:
+    table = _TABLES[shape.table]
+    at = table.columns.index(column)
+    text, flag = table.types[at] == "TEXT", column in _FLAGS
+    kind = None if text or flag else int if table.types[at] == "int" else bytes
+    size = 17 if (table.name, column) == ("assignments", "subject_id") else _BYTES.get(column)
+    if size is None and column.endswith("_id"):
+        size = 16
+    return _Rule(column, kind, table.nullable[at], size if kind is bytes else None, text, flag)
+
+
+_RULES = {kind: [_rule(shape, one) for one in shape.columns] for kind, shape in SHAPES.items()}
+
+
+def _read(rule: _Rule, value: Any) -> tuple[str | None, Any]:
     """What is wrong with a column's value, and the value as records have it.
 
     Damaged text is made readable, so that a record does without nothing else for its sake.
     """
-    at = table.columns.index(column)
-    kind = table.types[at]
     if value is None:
-        absent = "" if kind == "TEXT" else None
-        return (None, None) if table.nullable[at] else ("is NULL", absent)
-    if kind == "int":
-        if not isinstance(value, int):
-            return "is no whole number", None
-        if column in _FLAGS and value not in (0, 1):
-            return f"is {value}, neither 0 nor 1", None
-        return None, value
-    if not isinstance(value, bytes | memoryview):
+        return (None, None) if rule.nullable else ("is NULL", "" if rule.text else None)
+    if rule.flag:
+        return (None, value) if value in (0, 1) else (f"is {value}, neither 0 nor 1", None)
+    if rule.kind is int:
+        return "is no whole number", None
+    if not isinstance(value, bytes):
         return "is not kept as bytes", None
-    raw = bytes(value)
-    if kind == "TEXT":
-        try:
-            return None, raw.decode()
-        except UnicodeDecodeError:
-            return "is not UTF-8", raw.decode("utf-8", "backslashreplace")
-    size = 17 if (table.name, column) == ("assignments", "subject_id") else _BYTES.get(column)
-    if size is None and column.endswith("_id"):
-        size = 16
-    if size is not None and len(raw) != size:
-        return f"has {len(raw)} bytes, not {size}", None
-    return None, raw
+    if rule.size is not None:
+        return f"has {len(value)} bytes, not {rule.size}", None
+    try:
+        return None, value.decode()
+    except UnicodeDecodeError:
+        return "is not UTF-8", value.decode("utf-8", "backslashreplace")
 
 
 def _type(shape: Shape, column: str) -> str:
