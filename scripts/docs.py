@@ -73,6 +73,8 @@ found all the same, and what it bounds is said by its docstring or its comment i
 
 INTERNAL_LIMITS = {
     "ATTEMPTS_MAX",
+    "FINDINGS_MAX",
+    "KEPT_MAX",
     "NODE_ROWS_MAX",
     "PAUSE_SECONDS_MAX",
     "REASON_CHARACTERS_MAX",

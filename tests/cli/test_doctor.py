@@ -37,11 +37,11 @@ def test_doctor_lists_what_it_checked_and_what_it_found_n25(shell: Shell, tmp_pa
 
 def test_doctor_opens_what_is_there_and_makes_nothing_n25(shell: Shell, tmp_path: Path) -> None:
     nowhere = tmp_path / "none" / "a.db"
-    assert shell.refusal("doctor", "--db", str(nowhere)) == f"there is no database at {nowhere}"
+    assert f"there is no database at {nowhere}" in shell.refusal("doctor", "--db", str(nowhere))
     empty = tmp_path / "empty.db"
     empty.touch()
     assert "no schema" in shell.refusal("doctor", "--db", str(empty))
-    assert "memory:" in shell.refusal("doctor", "--db", "memory:", status=2)
+    assert "memory:" in shell.refusal("doctor", "--db", "memory:")
     assert "--store" in shell.refusal("doctor", "--db", str(empty), "--store", "x", status=2)
     assert not shell.home.exists() and not nowhere.parent.exists()
     assert empty.stat().st_size == 0

@@ -182,7 +182,7 @@ async def check_database(home: Path, address: str) -> None:
     storage = main.make_storage(load({}, home=home, database=address))
     await storage.start()
     try:
-        await check_invariants(storage, DEFAULT_WORKSPACE)
+        await check_invariants(storage, DEFAULT_WORKSPACE, told=True)
     finally:
         await storage.stop()
 

@@ -44,7 +44,7 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
 
 async def check_upgraded(wire: Wire, earlier: Written) -> None:
     """Documents, trees and streams are what the earlier program said, and work goes on."""
-    await check_invariants(wire.storage, DEFAULT_WORKSPACE)
+    await check_invariants(wire.storage, DEFAULT_WORKSPACE, told=True)
     for store, said in earlier.stores.items():
         items, digest = await wire.documents(store)
         contents = {path: content.encode() for path, content in said["documents"].items()}
@@ -60,7 +60,7 @@ async def check_upgraded(wire: Wire, earlier: Written) -> None:
     check_chain(DEFAULT_WORKSPACE, await wire.events(DEFAULT_WORKSPACE))
     first = next(iter(earlier.stores))
     await wire.put(first, "/after.md", "written after the upgrade")
-    await check_invariants(wire.storage, DEFAULT_WORKSPACE)
+    await check_invariants(wire.storage, DEFAULT_WORKSPACE, told=True)
 
 
 def test_every_earlier_schema_has_a_database_that_was_written_by_it_k20() -> None:
@@ -132,7 +132,7 @@ async def test_a_first_start_that_is_killed_at_some_statement_is_taken_up_k20(
         killed = await asyncio.to_thread(is_killed_migrating, settings, at, after=bool(at % 2))
         async with wired(settings.home, address) as wire:
             await wire.put(await wire.store(), "/a.md", "x")
-            await check_invariants(wire.storage, DEFAULT_WORKSPACE)
+            await check_invariants(wire.storage, DEFAULT_WORKSPACE, told=True)
         if not killed:
             break
     assert at > 30 and not killed

@@ -84,19 +84,6 @@ class Invocation:
         except ValueError as error:
             raise CommandError(str(error)) from None
 
-    def database(self) -> Settings:
-        """The settings of a command that looks into the database itself.
-
-        CommandError where there is none, or nothing that outlives a process.
-        """
-        settings = self.settings()
-        if settings.database_url.startswith("memory:"):
-            raise usage_error("memory: is empty when a command opens it; name a database with --db")
-        file = settings.database_file
-        if file is not None and not file.exists():
-            raise CommandError(f"there is no database at {file}")
-        return settings
-
     def _embedded(self, settings: Settings, key: str, *, makes: bool) -> "muniment.Client":
         file = settings.database_file
         absent = file is not None and not file.exists()

@@ -88,7 +88,7 @@ async def _workspaces(storage: Storage, notes: Notes, scope: Scope) -> list[Work
             listed.append(workspace.id)
             if workspace.status not in WORKSPACE_STATUSES:
                 r.find("workspaces", f"{workspace.status} is no status", workspace.id)
-        for stray in [] if scope.store is not None else await tx.list_homeless():
+        for stray in [] if scope.store is not None else await tx.find_homeless():
             if scope.streams_only and stray.table not in _STREAM_TABLES:
                 continue
             message = f"{stray.rows} rows are of a workspace that is not there"
@@ -154,7 +154,7 @@ class _Workspace:
                 pass
             await check_jobs(r, self.erasing)
         await self._check_streams(r)
-        for stray in await r.tx.list_strays(self.id):
+        for stray in await r.tx.find_strays(self.id):
             if not self.scope.streams_only or stray.table in _STREAM_TABLES:
                 message = f"{stray.rows} rows belong to what is not there"
                 r.find(stray.table, message, stray.owner.hex())

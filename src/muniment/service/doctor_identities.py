@@ -2,7 +2,7 @@
 
 from muniment.model.access import Subject
 from muniment.model.ids import StoreId, to_bytes
-from muniment.model.jobs import Job
+from muniment.model.jobs import KINDS, Job
 from muniment.model.owners import OWNER_ID_KINDS
 from muniment.model.stores import Owner
 from muniment.service.doctor_reading import Reading
@@ -60,6 +60,9 @@ async def check_jobs(r: Reading, erasing: set[str]) -> None:
 
 
 async def _check_job(r: Reading, job: Job) -> None:
+    if job.kind not in KINDS:
+        r.warn("jobs", f"{job.kind} is a kind that this program does not know", job.id)
+        return
     found = await r.row("stores", key=to_bytes(job.subject))
     status = "absent" if found is None or found.record is None else found.record.status
     if status not in ("deleting", "deleted"):

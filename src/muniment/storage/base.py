@@ -422,10 +422,10 @@ class Inspection(Protocol):
     async def count_rows(self, kind: str, workspace: WorkspaceId, part: Sequence[str]) -> int:
         """How many rows of the kind there are, damaged ones too."""
 
-    async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
+    async def find_strays(self, workspace: WorkspaceId) -> list[Stray]:
         """Rows whose store, pool or stream is not there, or whose store is a tombstone."""
 
-    async def list_homeless(self) -> list[Stray]:
+    async def find_homeless(self) -> list[Stray]:
         """Rows of workspaces that are not there."""
 
 

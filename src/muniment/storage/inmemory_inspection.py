@@ -72,7 +72,7 @@ class InMemoryInspection(Running):
     async def count_rows(self, kind: str, workspace: WorkspaceId, part: Sequence[str]) -> int:
         return len(_rows(self._reading(), kind, workspace, tuple(part)))
 
-    async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
+    async def find_strays(self, workspace: WorkspaceId) -> list[Stray]:
         t = self._reading()
         living = [one for one in t.stores.values((workspace,)) if one.status != "deleted"]
         stores = {one.id for one in living}
@@ -97,7 +97,7 @@ class InMemoryInspection(Running):
                 own.append((workspace, Stray("default_stores", to_bytes(store), 1)))
         return [stray for _, stray in own]
 
-    async def list_homeless(self) -> list[Stray]:
+    async def find_homeless(self) -> list[Stray]:
         t = self._reading()
         named = (
             ("principals", t.principals),

@@ -186,7 +186,8 @@ def found(kind: str, row: Row) -> Found:
     damages: list[str] = []
     for rule, value in zip(_RULES[kind], row[width:], strict=True):
         # The usual value first: this runs for every value in the database.
-        if type(value) is rule.kind and (rule.size is None or len(value) == rule.size):
+        usual = value.__class__ is rule.kind
+        if usual and (rule.size is None or len(value) == rule.size):
             values.append(value)
             continue
         damage, sound = _read(rule, value)

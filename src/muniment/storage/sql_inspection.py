@@ -29,11 +29,11 @@ class SqlInspection(Running):
         values = inspection_values(kind, part, None)
         return int((await self._rows(f"count_{kind}", workspace, **values))[0][0])
 
-    async def list_strays(self, workspace: WorkspaceId) -> list[Stray]:
+    async def find_strays(self, workspace: WorkspaceId) -> list[Stray]:
         read = await self._rows("strays", workspace)
         return [stray(row) for row in read]
 
-    async def list_homeless(self) -> list[Stray]:
+    async def find_homeless(self) -> list[Stray]:
         read = await self._executor.rows("homeless", {})
         return [stray(row) for row in read]
 

@@ -22,16 +22,15 @@ Contents = dict[str, tuple[bytes, int]]
 """The blob and the size at each path."""
 
 
-async def check_invariants(
-    storage: Storage, workspace: WorkspaceId, *, told: bool = False
-) -> None:
+async def check_invariants(storage: Storage, workspace: WorkspaceId, *, told: bool = False) -> None:
     """AssertionError where the doctor has a finding about what the workspace holds.
 
     The trees must be real. With `told` every revision, key and right must have its event, too, as
     what use cases wrote has. The database's check of its files is left out: it takes long.
     """
     report = await diagnose(storage, Scope(workspace, told=told, files=False))
-    assert report.findings == []
+    found = [f"{one.kind} {one.store} {one.place}: {one.message}" for one in report.findings]
+    assert not found, "\n".join(found)
 
 
 async def check_erased(tx: Transaction, workspace: WorkspaceId, store: StoreId) -> None:

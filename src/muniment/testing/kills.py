@@ -242,7 +242,7 @@ class Kills:
         await storage.start()
         try:
             if whole:
-                await check_invariants(storage, DEFAULT_WORKSPACE)
+                await check_invariants(storage, DEFAULT_WORKSPACE, told=True)
             return await storage.read(self._compare, scan=True)
         finally:
             await storage.stop()

@@ -139,7 +139,7 @@ class InspectionCases:
                 seen = [_known(one.record, records) for one in found]
                 assert seen == records, kind
                 assert await tx.count_rows(kind, ws, part) == len(records), kind
-            assert await tx.list_homeless() == []
+            assert await tx.find_homeless() == []
 
         await storage.read(look, scan=True)
 
@@ -148,10 +148,10 @@ class InspectionCases:
         home = await make_home(storage, build)
         ws, store = home.workspace, home.store
         await put_content(storage, build, home, [("/a", b"1"), ("/b", b"2")])
-        assert await storage.read(lambda tx: tx.list_strays(ws), scan=True) == []
+        assert await storage.read(lambda tx: tx.find_strays(ws), scan=True) == []
         buried = structs.replace(store, status="deleted")
         await storage.write(store.id, replacing(ws, buried))
-        strays = await storage.read(lambda tx: tx.list_strays(ws), scan=True)
+        strays = await storage.read(lambda tx: tx.find_strays(ws), scan=True)
         found = {stray.table: (stray.owner, stray.rows) for stray in strays}
         assert found["documents"] == found["changes"] == (to_bytes(store.id), 2)
         assert found["refs"] == (to_bytes(store.id), 1)
