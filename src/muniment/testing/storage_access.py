@@ -1,14 +1,18 @@
 # ruff: noqa: D102 (a test's name is its sentence)
 """Contract cases of workspaces, identities and assignments, one per sentence of the port."""
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 import msgspec
 import pytest
 
-from muniment.model.access import Rights, Subject
-from muniment.model.ids import PrincipalId, StoreId, WorkspaceId, to_bytes
+from muniment.model.access import Assignment, Rights, Subject
+from muniment.model.ids import KeyId, PrincipalId, StoreId, WorkspaceId, to_bytes
 from muniment.model.owners import OWNER_ID_KINDS
 from muniment.model.stores import Owner
-from muniment.storage.base import Storage, Transaction
+from muniment.storage.base import Storage, Transaction, Use
 from muniment.testing.builders import NOBODY, Builder, doing, make_home
 
 
@@ -190,6 +194,43 @@ class IdentityCases:
             assert found is not None and found[1] == revoked
 
         await storage.read(look)
+
+    async def test_keys_looked_for_at_once_are_each_told_as_they_stand(
+        self, storage: Storage
+    ) -> None:
+        """One read each, as requests do: known and unknown keys, of two workspaces, revoked ones
+        as revoked from the moment that the revocation was answered."""
+        build = Builder()
+        home = await make_home(storage, build)
+        other = build.workspace("other")
+        stranger = build.principal()
+        places = [home.workspace if n % 4 else other.id for n in range(40)]
+        keys = [build.key(stranger.id if place == other.id else home.principal) for place in places]
+
+        async def fill(tx: Transaction) -> None:
+            tx.put_workspace(other)
+            tx.put_principal(other.id, stranger)
+            for place, (key, secret) in zip(places, keys, strict=True):
+                tx.put_key(place, key, secret)
+
+        def find(place: WorkspaceId, secret: bytes) -> Coroutine[Any, Any, Any]:
+            return storage.read(lambda tx: tx.find_key(place, secret), single=True)
+
+        def revoking(place: WorkspaceId, key: KeyId) -> Use[None]:
+            return doing(lambda tx: tx.revoke_key(place, key, 9))
+
+        await storage.write(None, fill)
+        for revoked in (None, 3, 4):
+            if revoked is not None:
+                place, key = places[revoked], keys[revoked][0]
+                keys[revoked] = (msgspec.structs.replace(key, revoked_at=9), keys[revoked][1])
+                await storage.write(place, revoking(place, key.id))
+            asked = [(place, secret) for place, (_, secret) in zip(places, keys, strict=True)]
+            strange = [(other.id, keys[1][1]), (home.workspace, b"\0" * 32)]
+            found = await asyncio.gather(*[find(*one) for one in asked * 2 + strange])
+            told = [None if one is None else (one[0].id, one[1]) for one in found]
+            known = [(place, key) for place, (key, _) in zip(places, keys, strict=True)]
+            assert told == [*known, *known, None, None]
 
     async def test_a_delegation_has_a_direction_and_an_end(self, storage: Storage) -> None:
         build = Builder()
@@ -384,6 +425,58 @@ class AssignmentCases:
 
         await storage.write(None, fill)
         await storage.read(look)
+
+    @pytest.mark.parametrize("others", [0, 100])
+    async def test_each_caller_of_a_locked_store_has_its_own_rights(
+        self, storage: Storage, others: int
+    ) -> None:
+        """Whoever else came first in the transaction, and however much is granted on the store."""
+        build = Builder()
+        home = await make_home(storage, build)
+        ws, store = home.workspace, home.store.id
+        people = [build.principal() for _ in range(4 + others)]
+        none, writer, reader, both, *rest = [person.id for person in people]
+
+        def given(to: str, kind: str = "principal", **rights: bool) -> Assignment:
+            return build.assignment(store, Subject(kind, to), **rights)
+
+        rows = [
+            given(writer, read=False, write=True),
+            given(reader),
+            given(both),
+            given(both, read=False, write=True),
+            *[given(one, write=True) for one in rest],
+        ]
+        late = given(ws, "workspace")
+
+        async def check(tx: Transaction, extra: bool) -> None:
+            for caller, read, write in (
+                (none, False, False),
+                (writer, False, True),
+                (reader, True, False),
+                (both, True, True),
+            ):
+                rights = Rights(read or extra, write)
+                assert await tx.get_store(ws, store, [caller, ws]) == (home.store, rights)
+
+        async def use(tx: Transaction) -> None:
+            await tx.lock_store(ws, store)
+            for person in people:
+                tx.put_principal(ws, person)
+            for row in rows:
+                tx.put_assignment(ws, row)
+            await check(tx, extra=False)
+            tx.put_assignment(ws, late)
+            await check(tx, extra=True)
+            tx.delete_assignment(ws, late.id)
+            await check(tx, extra=False)
+
+        async def again(tx: Transaction) -> None:
+            await tx.lock_store(ws, store)
+            await check(tx, extra=False)
+
+        await storage.write(store, use)
+        await storage.write(store, again)
 
     async def test_six_subjects_may_be_asked_for_at_once(self, storage: Storage) -> None:
         """A Session's actor speaks for its agent, itself, its scope, a principal, everybody."""
