@@ -7,7 +7,7 @@ drains the group's queue and sends what its members wrote together, one statemen
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -399,7 +399,7 @@ class PostgresStorage:
                     group.append(waiting.popleft())
                 executor = PostgresExecutor(connection, begins=True)
                 try:
-                    return await self._attempt(connection, executor, group)
+                    return await self._attempt(connection, executor, group, waiting)
                 except Exception as error:
                     if last or executor.begun or not _is_severed(error):
                         raise
@@ -411,15 +411,17 @@ class PostgresStorage:
         connection: Connection,
         executor: PostgresExecutor,
         group: list[_Pending],
+        waiting: deque[_Pending],
     ) -> bool:
         """Whether every member has its answer or its refusal for good.
 
-        False has changed nothing and asks for another run: each alone, or the one again. A group
-        of one that fails half-way has its refusal, and has changed nothing either.
+        Who comes to wait while the members run joins them. False has changed nothing and asks for
+        another run: each alone, or the one again. A group of one that fails half-way has its
+        refusal, and has changed nothing either.
         """
         tx = SqlTransaction(executor, self._nodes, self._sealer)
         try:
-            for pending in group:
+            for pending in _members(group, waiting):
                 before = tx.writes
                 pending.error = None
                 try:
@@ -445,6 +447,14 @@ class PostgresStorage:
                 return False
             raise
         return True
+
+
+def _members(group: list[_Pending], waiting: deque[_Pending]) -> Iterator[_Pending]:
+    """The group's members, then those that it takes in."""
+    yield from group
+    while waiting and len(group) < GROUP_MAX:
+        group.append(waiting.popleft())
+        yield group[-1]
 
 
 async def _leave(connection: Connection) -> None:

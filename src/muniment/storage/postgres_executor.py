@@ -32,6 +32,8 @@ BEGIN = "BEGIN"
 KNOWN = frozenset({"get_document"})
 """Reads of rows that the transaction remembers where it has written them itself."""
 TEXTS_MAX = 256
+_BY_KEY = {"get_receipt": ("receipts", ("workspace", "subject", "receipt"))}
+"""Reads of one row by its table's key: rows with other keys may wait on."""
 
 _MARK = re.compile(r"\$(\d+)")
 _LOCK = "lock_store"
@@ -94,13 +96,23 @@ class PostgresExecutor:
     async def rows(self, name: str, values: dict[str, Any]) -> list[Row]:
         """The statement's rows, after what was buffered for its tables."""
         statement = STATEMENTS[name]
-        if self._dirty and name not in KNOWN and not self._dirty.isdisjoint(statement.tables):
+        if self._dirty and self._could_show(name, statement, values):
             await self.flush()
         if self._begins:
             await self._begin()
         bound = [values[value] for value in statement.values]
         found: list[Row] = await self._connection.fetch(statement.text, *bound)
         return found
+
+    def _could_show(self, name: str, statement: Statement, values: dict[str, Any]) -> bool:
+        """Whether something that waits could change the statement's rows."""
+        if name in KNOWN or self._dirty.isdisjoint(statement.tables):
+            return False
+        place = _BY_KEY.get(name)
+        if place is None or self._pending:
+            return True
+        table, key = place
+        return tuple([values[part] for part in key]) in self._inserts.get(table, {})
 
     def run(self, name: str, values: dict[str, Any], *, one: bool = False) -> None:
         """Keeps the statement for later; with `one`, Lost by the end unless it returns one row."""
