@@ -173,7 +173,9 @@ class Worker:
     @property
     def runs(self) -> list[dict[str, Any]]:
         """What it has logged of the jobs that it ran."""
-        lines = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        # Behind the last line's end may stand the beginning of the next line.
+        whole = self.log.rpartition("\n")[0].splitlines()
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if line["event"] == "job"]
 
     async def ready(self) -> Self:
