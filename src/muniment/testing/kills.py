@@ -17,6 +17,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -28,6 +29,7 @@ from muniment.client.asynchronous import AsyncClient
 from muniment.client.errors import Conflict, NoAnswer, NotFound, Unavailable
 from muniment.model.ids import DEFAULT_WORKSPACE, PoolId, StoreId
 from muniment.model.revisions import CANONICAL
+from muniment.model.stores import Ref
 from muniment.settings import load
 from muniment.storage.base import Transaction
 from muniment.testing.invariants import all_events, check_invariants
@@ -236,30 +238,37 @@ class Kills:
             await self._write_on()
 
     async def _check(self, *, whole: bool) -> Tally:
-        """Opens the database from outside and looks at all that was told; at the trees where
-        `whole`, which costs each revision times its documents."""
+        """Opens the database from outside and holds it against all that was told.
+
+        With `whole` also against itself: each revision with its tree, each event, each content.
+        """
         storage = main.make_storage(self._settings)
         await storage.start()
         try:
             if whole:
                 await check_invariants(storage, DEFAULT_WORKSPACE, told=True)
-            return await storage.read(self._compare, scan=True)
+            return await storage.read(partial(self._compare, whole=whole), scan=True)
         finally:
             await storage.stop()
 
-    async def _compare(self, tx: Transaction) -> Tally:
+    async def _compare(self, tx: Transaction, *, whole: bool) -> Tally:
         revisions = 0
         for store in {place[0] for place in self.journal.places()} | set(self._stores):
             found = await tx.get_store(DEFAULT_WORKSPACE, StoreId(store), (DEFAULT_WORKSPACE,))
             assert found is not None and found[0].status == "active", f"store {store} is lost"
             self._pools[store] = found[0].pool
-            revisions += await check_revisions_told(tx, store)
+            at = await tx.get_ref(DEFAULT_WORKSPACE, StoreId(store), CANONICAL)
+            assert at is not None, f"store {store} has lost its history"
+            revisions += at.version - 1
+            if whole:
+                await check_revisions_told(tx, store, at)
         for store, acknowledged in self._passing.items():
             found = await tx.get_store(DEFAULT_WORKSPACE, StoreId(store), (DEFAULT_WORKSPACE,))
             assert found is not None, f"store {store} is lost"
             deleted = found[0].status in ("deleting", "deleted")
             assert deleted or not acknowledged, f"the deletion of store {store} is lost"
-        await check_journal(tx, DEFAULT_WORKSPACE, self.journal, self._pools)
+        pools = self._pools if whole else None
+        await check_journal(tx, DEFAULT_WORKSPACE, self.journal, pools)
         told = self.journal.count
         return Tally(told("acknowledged"), told("refused"), told("unknown"), revisions)
 
@@ -315,20 +324,20 @@ class Kills:
         self.journal.forget(store)
 
 
-async def check_revisions_told(tx: Transaction, store: str) -> int:
-    """The store's events tell each of its revisions once, in their order; how many there are."""
-    at = await tx.get_ref(DEFAULT_WORKSPACE, StoreId(store), CANONICAL)
-    assert at is not None
+async def check_revisions_told(tx: Transaction, store: str, at: Ref) -> None:
+    """The store's events tell each revision from the first to the ref's once, in their order."""
     chain: list[str] = []
     revision = await tx.get_revision(DEFAULT_WORKSPACE, StoreId(store), at.revision)
     while revision is not None and revision.parent is not None:
         chain.append(revision.id)
         revision = await tx.get_revision(DEFAULT_WORKSPACE, StoreId(store), revision.parent)
     assert revision is not None, f"{store}: the chain of revisions ends in nothing"
+    assert len(chain) == at.version - 1, (
+        f"{store}: {at.version - 1} revisions, {len(chain)} chained"
+    )
     events = await all_events(tx, DEFAULT_WORKSPACE, store)
     told = [json.loads(e.payload or b"{}") for e in events if e.type == "revision.created"]
     assert [fields["revision"] for fields in told] == chain[::-1], f"{store}: untold revisions"
-    return len(chain)
 
 
 class Sent(Struct, frozen=True):
