@@ -86,8 +86,8 @@ def test_the_scripts_send_requests_again_under_their_idempotency_keys_r47() -> N
 
 def test_a_worker_ends_deletions_that_the_database_interrupted_c171() -> None:
     turns = [one.answer.json() for run in on_memory() for one in run.taken if one.name == "work"]
-    assert {"done": "1 jobs"} in turns
-    assert {"failed": "the database does not answer"} in turns
+    assert {"jobs": 1} in turns
+    assert any("error" in turn for turn in turns)
 
 
 def test_the_rows_compared_are_all_that_the_port_can_list() -> None:

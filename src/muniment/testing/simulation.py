@@ -330,7 +330,7 @@ def other(name: str) -> tuple[WorkspaceId, str]:
 def first_world() -> World:
     """Who there is before the first step."""
     unknown = new_secret(DEFAULT_WORKSPACE, bytes(32))
-    world = World()
+    world = World(workspaces={other(name)[0]: status for name, status in OTHERS})
     for actor in (
         Actor("owner", OWNER_SECRET, admin=True),
         Actor("operator", OPERATOR_SECRET, admin=True),

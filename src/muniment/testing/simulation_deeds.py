@@ -1,15 +1,19 @@
-"""What happens in a simulated script beside requests: a worker's turn, a database that is gone."""
+"""What happens in a simulated script beside requests: a worker's turn, what the operator does, a
+database that is gone."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from muniment import worker
-from muniment.model.errors import Unavailable
+from muniment.api.native.envelope import STATUS
+from muniment.model.errors import Failure, Unavailable
+from muniment.service import workspaces
 from muniment.service.app import App
 from muniment.storage.base import Storage, Use
 from muniment.testing.simulation_world import Answer, Request, encode_body
 
 T = TypeVar("T")
+Told = dict[str, object]
 
 TURNS_MAX = 20
 
@@ -59,19 +63,47 @@ async def done(app: App, request: Request) -> Answer:
     """What became of a deed."""
     name, *about = request.target.split(" ")
     try:
-        told = await DEEDS[name](app, *about)
-    except Unavailable as failure:
-        return Answer(503, (), encode_body({"failed": failure.message}))
-    return Answer(200, (), encode_body({"done": told}))
+        return Answer(200, (), encode_body(await DEEDS[name](app, *about)))
+    except Failure as failure:
+        error = {"type": failure.code, "message": failure.message}
+        return Answer(STATUS[type(failure)], (), encode_body({"error": error}))
 
 
-async def work(app: App) -> str:
+async def work(app: App) -> Told:
     """A worker takes a turn: it does all jobs that are due."""
     turns = 0
     while turns < TURNS_MAX and await worker.work_once(app):
         turns += 1
-    return f"{turns} jobs"
+    return {"jobs": turns}
 
 
-DEEDS: dict[str, Callable[..., Awaitable[str]]] = {"work": work}
+async def create_workspace(app: App, name: str) -> Told:
+    """The operator makes a workspace."""
+    made = await workspaces.create_workspace(app, name)
+    return {
+        "workspace": made.workspace.id,
+        "principal": made.principal.id,
+        "key": made.key.id,
+        "secret": made.secret,
+    }
+
+
+async def disable_workspace(app: App, workspace: str) -> Told:
+    """The operator disables a workspace."""
+    left = await workspaces.disable_workspace(app, workspace)
+    return {"workspace": left.id, "status": left.status}
+
+
+async def enable_workspace(app: App, workspace: str) -> Told:
+    """The operator enables a workspace again."""
+    left = await workspaces.enable_workspace(app, workspace)
+    return {"workspace": left.id, "status": left.status}
+
+
+DEEDS: dict[str, Callable[..., Awaitable[Told]]] = {
+    "work": work,
+    "create_workspace": create_workspace,
+    "disable_workspace": disable_workspace,
+    "enable_workspace": enable_workspace,
+}
 """Every deed by name: a function of the application and of the words after the name."""

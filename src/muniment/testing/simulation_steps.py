@@ -34,6 +34,7 @@ from muniment.testing.simulation_choices import (
     anybody,
     grants,
     keeper,
+    unknown_id,
 )
 from muniment.testing.simulation_refusals import spoiled
 from muniment.testing.simulation_world import (
@@ -376,7 +377,7 @@ def next_page(world: World, dice: Dice) -> Request:
 
 def send_again(world: World, dice: Dice) -> Request:
     """A request of before, byte for byte: often one that carries an idempotency key."""
-    sent = {str(n): one for n, one in enumerate(world.requests) if one.method != "GET"}
+    sent = {one.text(): one for one in world.requests if one.method != "GET"}
     once = {n: one for n, one in sent.items() if IDEMPOTENCY_KEY in dict(one.headers)}
     found = once if once and dice.some(0.7) else sent
     return clear(dice.of(found)) if found else whoami(world, dice)
@@ -441,13 +442,38 @@ def refused(world: World, dice: Dice) -> Request:
     return spoiled(world, dice, STEPS[name][1](world, dice))
 
 
+# The operator
+
+
+def create_workspace(world: World, dice: Dice) -> Request:
+    """A further workspace."""
+    return Request("operator", DEED, f"create_workspace {dice.choice(('acme', 'größe', ''))}")
+
+
+def disable_workspace(world: World, dice: Dice) -> Request:
+    """Ends a workspace for a while, seldom the one that most happens in."""
+    known = world.workspace if dice.some(0.07) else dice.of({one: one for one in world.workspaces})
+    identifier = unknown_id(dice, "workspace") if dice.some(0.1) else known
+    return Request("operator", DEED, f"disable_workspace {identifier}")
+
+
+def enable_workspace(world: World, dice: Dice) -> Request:
+    """Lets a workspace go on, mostly one that is disabled."""
+    disabled = {one: one for one, status in world.workspaces.items() if status == "disabled"}
+    known = dice.of(disabled or {one: one for one in world.workspaces})
+    if world.workspaces.get(world.workspace) == "disabled":
+        known = world.workspace
+    identifier = unknown_id(dice, "workspace") if dice.some(0.1) else known
+    return Request("operator", DEED, f"enable_workspace {identifier}")
+
+
 STEPS: dict[str, tuple[int, Step]] = {
     "create_store": (12, create_store),
     "list_stores": (6, list_stores),
     "get_store": (5, get_store),
     "update_store": (8, update_store),
     "archive_store": (2, archive_store),
-    "delete_store": (3, delete_store),
+    "delete_store": (4, delete_store),
     "explain_access": (6, explain_access),
     "get_document": (10, get_document),
     "put_document": (90, put_document),
@@ -466,12 +492,15 @@ STEPS: dict[str, tuple[int, Step]] = {
     "list_identities": (12, list_identities),
     "store_events": (6, store_events),
     "workspace_events": (5, workspace_events),
+    "create_workspace": (1, create_workspace),
+    "disable_workspace": (2, disable_workspace),
+    "enable_workspace": (4, enable_workspace),
     "next_page": (14, next_page),
     "send_again": (12, send_again),
     "send_changed": (8, send_changed),
-    "list_jobs": (5, list_jobs),
-    "retry_job": (6, retry_job),
-    "work": (5, work),
+    "list_jobs": (3, list_jobs),
+    "retry_job": (12, retry_job),
+    "work": (4, work),
     "refused": (20, refused),
 }
 """Every step: how often it is taken, and how it chooses its request."""
@@ -486,13 +515,24 @@ PROLOGUE = (
 )
 """The steps that begin every script, so that there is something to choose from."""
 
-AGAIN = ("next_page", "send_again", "send_changed", "refused", "work")
+AGAIN = (
+    "next_page",
+    "send_again",
+    "send_changed",
+    "refused",
+    "work",
+    "create_workspace",
+    "disable_workspace",
+    "enable_workspace",
+)
 """Steps whose request is made of an earlier one, or is none."""
 
 
 def choose(world: World, dice: Dice) -> tuple[str, Request]:
     """The name of the world's next step, and its request."""
     name = drawn(dice)
+    if world.workspaces.get(world.workspace) == "disabled" and dice.some(0.15):
+        name = "enable_workspace"
     if world.step <= len(PROLOGUE):
         name = PROLOGUE[world.step - 1]
     request = STEPS[name][1](world, dice)

@@ -267,6 +267,9 @@ class World:
     sessions: dict[str, str] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
+    workspaces: dict[str, str] = field(default_factory=dict)
+    """Each workspace's status."""
+
     cursors: deque[Cursor] = field(default_factory=lambda: deque(maxlen=RECENT_CURSORS))
     requests: deque[Request] = field(default_factory=lambda: deque(maxlen=RECENT_REQUESTS))
     step: int = 0
@@ -339,7 +342,8 @@ Learn = Callable[[World, Request, Any], None]
 
 def learn(world: World, route: str, request: Request, answer: Answer) -> None:
     """Adds to the world what the answer of the route (`POST /v1/…/{id}`) told."""
-    world.requests.append(request)
+    if request.method != DEED:
+        world.requests.append(request)
     body = answer.json()
     if answer.status == 401:
         actor = world.actors.get(request.actor)
@@ -448,6 +452,13 @@ def _learn_jobs(world: World, request: Request, body: Any) -> None:
     _noting("jobs")(world, request, body)
 
 
+def _learn_workspace(world: World, request: Request, body: Any) -> None:
+    world.workspaces[body["workspace"]] = body.get("status", "active")
+    if "secret" in body:
+        name = f"founder {world.step}"
+        world.actors[name] = Actor(name, body["secret"], body["principal"], body["key"], admin=True)
+
+
 _DOCUMENT = "/v1/memory-stores/{id}/document"
 LEARNING: dict[str, Learn] = {
     "POST /v1/memory-stores": _learn_store,
@@ -468,5 +479,8 @@ LEARNING: dict[str, Learn] = {
     "POST /v1/sessions": _noting("sessions"),
     "POST /v1/surface-scopes": _noting("scopes"),
     "GET /v1/jobs": _learn_jobs,
+    f"{DEED} create_workspace": _learn_workspace,
+    f"{DEED} disable_workspace": _learn_workspace,
+    f"{DEED} enable_workspace": _learn_workspace,
 }
 """What is learned from each route that tells of something to use later."""
