@@ -25,7 +25,7 @@ import muniment
 from muniment import main as composition
 from muniment import settings
 from muniment.api import native, site
-from muniment.api.http import HttpApp, Query, Route
+from muniment.api.http import INTEGER_MAX, HttpApp, Query, Route
 from muniment.api.native.envelope import STATUS
 from muniment.api.native.shapes import Body
 from muniment.client.asynchronous import AsyncClient
@@ -130,10 +130,13 @@ def named(query: Query) -> str:
 
 def answers(route: Route) -> str:
     """The statuses of success and the shape that comes with them."""
-    statuses = "200, 201" if route.method == "PUT" else str(route.status)
-    if route.method == "GET" and any(h.name == "If-None-Match" for h in route.headers):
-        statuses += ", 304"
-    return statuses if route.gives is None else f"{statuses} {shape_link(route.gives)}"
+    same = [one.status for one in route.others if one.gives in (None, route.gives)]
+    statuses = ", ".join(str(status) for status in (route.status, *same))
+    found = [statuses if route.gives is None else f"{statuses} {shape_link(route.gives)}"]
+    for one in route.others:
+        if one.status not in same:
+            found.append(f"{one.status} {shape_link(one.gives)}")
+    return ", ".join(found)
 
 
 def shape_link(kind: type) -> str:
@@ -164,14 +167,14 @@ def bounds(schema: Mapping[str, object]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None:
         return ""
-    return f" From {low} to {high}." if high is not None else f" From {low} on."
+    return f" From {low} on." if high == INTEGER_MAX else f" From {low} to {high}."
 
 
 def shapes() -> str:
     """The fields of every body and answer, in order of first use; pages of items are left out."""
     seen: dict[type, None] = {}
     for route in NATIVE.routes:
-        for kind in (route.takes, route.gives):
+        for kind in (route.takes, route.gives, *(one.gives for one in route.others)):
             if kind is not None:
                 collect(kind, seen)
     return "\n\n".join(section(kind) for kind in seen)
@@ -198,6 +201,8 @@ def struct_fields(kind: type) -> Sequence[msgspec.inspect.Field]:
 
 def structs_of(info: Any) -> list[type]:
     """The shapes that a field's type speaks of."""
+    if isinstance(info, msgspec.inspect.Metadata):
+        return structs_of(info.type)
     if isinstance(info, msgspec.inspect.StructType):
         return [info.cls]
     if isinstance(info, msgspec.inspect.UnionType):
@@ -222,6 +227,8 @@ def section(kind: type) -> str:
 def type_text(info: Any) -> str:
     """A field's type in words."""
     inspected = msgspec.inspect
+    if isinstance(info, inspected.Metadata):
+        return described(info.extra_json_schema or {}) or type_text(info.type)
     if isinstance(info, inspected.UnionType):
         return " or ".join(type_text(one) for one in info.types)
     if isinstance(info, inspected.StructType):
@@ -237,6 +244,17 @@ def type_text(info: Any) -> str:
         inspected.NoneType: "null",
     }
     return words.get(type(info), "object")
+
+
+def described(schema: Mapping[str, Any]) -> str:
+    """What a field's schema says of it, where that is more than its type: words, an id, a time."""
+    words: Sequence[str] = schema.get("enum", ())
+    if words:
+        return " or ".join(f"`{word}`" for word in words)
+    prefix = re.match(r"\^([a-z]+_)\[", str(schema.get("pattern", "")))
+    if prefix is not None:
+        return f"`{prefix[1]}…`"
+    return "time" if schema.get("format") == "date-time" else ""
 
 
 def id_kinds() -> str:

@@ -30,6 +30,7 @@ from muniment.model.errors import (
     NotFound,
     TooLarge,
 )
+from muniment.model.receipts import KEY_CHARACTERS_MAX
 from muniment.service.app import App
 from muniment.service.idempotency import Once, once
 from muniment.service.keys import SECRET_CHARACTERS_MAX, authenticate
@@ -95,13 +96,28 @@ class Query:
 
 
 IDEMPOTENCY_KEY = Query(
-    "Idempotency-Key", "Sent again with the same request: nothing new is made, same answer."
+    "Idempotency-Key",
+    "Sent again with the same request: nothing new is made, same answer.",
+    {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX, "pattern": "^[ -~]*$"},
 )
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Another success of a route than its usual one."""
+
+    status: int
+    description: str
+    gives: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """One operation: where it answers, who may ask, and the shapes it takes and gives."""
+    """One operation: where it answers, who may ask, the shapes it takes and gives, how it fails.
+
+    `others` are further successes, `sends` the headers of all of them. `fails` leaves out what
+    every route of the dialect may fail of.
+    """
 
     method: str
     path: str
@@ -112,6 +128,9 @@ class Route:
     takes: Any = None
     gives: Any = None
     headers: tuple[Query, ...] = ()
+    others: tuple[Answer, ...] = ()
+    sends: tuple[Query, ...] = ()
+    fails: tuple[type[Failure], ...] = ()
     authenticated: bool = True
     known: frozenset[str] = field(init=False)
     """The names of the query parameters."""
@@ -124,13 +143,21 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A wire API: its routes, what it checks first, and how it says that something failed."""
+    """A wire API: its routes, what it checks first, and how it says that something failed.
+
+    `statuses` is its error table. `params` describes the variable segments of its paths, `headers`
+    are those that every request may have, `fails` is what every route may fail of.
+    """
 
     name: str
     prefix: str
     routes: tuple[Route, ...]
     check: Callable[["Call"], None]
     render: Callable[[Failure], Reply]
+    statuses: Mapping[type[Failure], int] = field(default_factory=dict)
+    params: Mapping[str, Query] = field(default_factory=dict)
+    headers: tuple[Query, ...] = ()
+    fails: tuple[type[Failure], ...] = ()
 
 
 class Call:

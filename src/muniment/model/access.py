@@ -20,6 +20,8 @@ from muniment.model.ids import (
 from muniment.model.stores import SHARED_OWNERS, Owner, StoreRecord
 
 SUBJECT_KINDS = ("principal", "agent_definition", "session", "surface_scope", "workspace")
+ORIGINS = ("minted", "granted")
+"""Where an assignment comes from: made with its store for the owner, or by somebody."""
 
 
 class Actor(Struct, frozen=True):
@@ -57,7 +59,7 @@ class Subject(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """A PermissionAssignment, the only source of access (C-024); `origin` is minted or granted."""
+    """A PermissionAssignment, the only source of access (C-024); `origin` is one of ORIGINS."""
 
     id: AssignmentId
     store: StoreId

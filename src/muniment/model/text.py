@@ -12,9 +12,16 @@ NAME_CHARACTERS_MAX = 255
 _CONTROLS = bytes([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F])
 """C0 but tab, line feed and carriage return; and DEL. No UTF-8 sequence has one of these bytes."""
 
-_NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_WHITE_SPACE = "".join(WHITE_SPACE)
+_TEXT_CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
+_NAME_CONTROLS = r"\x00-\x1f\x7f-\x9f"
+_NOT_IN_TEXT = re.compile(rf"[{_TEXT_CONTROLS}\ud800-\udfff]")
+_NOT_IN_NAMES = re.compile(rf"[{_NAME_CONTROLS}\ud800-\udfff]")
+_WHITE_SPACE = "".join(sorted(WHITE_SPACE))
+_BLANKS = "".join(f"\\u{ord(character):04x}" for character in _WHITE_SPACE)
+
+TEXT_PATTERN = rf"^[^{_TEXT_CONTROLS}]*$"
+NAME_PATTERN = rf"^[^{_NAME_CONTROLS}]*[^{_NAME_CONTROLS}{_BLANKS}][^{_NAME_CONTROLS}]*$"
+"""What `check_text` and `check_name` take, lengths and surrogates apart, as patterns for others."""
 
 
 def check_content(text: str, field: str = "content") -> bytes:

@@ -1,19 +1,23 @@
 """Routes of the document surface (C-006 … C-008, R-19)."""
 
 import re
+from dataclasses import replace
 
-from muniment.api.http import Call, Query, Reply, Route
-from muniment.api.native import shapes
+from muniment.api.http import Answer, Call, Query, Reply, Route
+from muniment.api.native import fields, shapes
 from muniment.api.native.stores import store_id
 from muniment.model.documents import Absent, Document, Precondition
-from muniment.model.errors import Malformed
+from muniment.model.errors import BudgetExceeded, Conflict, Malformed, NotFound, ReadOnly
 from muniment.service import documents
 from muniment.service.app import App
 
-_PATH = Query("path", "The document's absolute path.", required=True)
-_IF_MATCH = Query("If-Match", "The SHA-256 that the document must have now.")
-_IF_NONE_MATCH = Query("If-None-Match", "`*`: the path must be free.")
-_HASH = re.compile(r'([0-9a-f]{64})|"([0-9a-f]{64})"', re.ASCII)
+_PATH = Query("path", "The document's absolute path.", fields.READ_PATH, required=True)
+_WRITTEN_PATH = replace(_PATH, schema=fields.WRITTEN_PATH)
+_IF_MATCH = Query("If-Match", "The SHA-256 that the document must have now.", fields.IF_MATCH)
+_IF_NONE_MATCH = Query(
+    "If-None-Match", "`*`: the path must be free.", {"type": "string", "enum": ["*"]}
+)
+_HASH = re.compile(rf'({fields.HASH})|"({fields.HASH})"', re.ASCII)
 
 
 async def get_document(app: App, call: Call) -> Reply:
@@ -95,6 +99,8 @@ def _tags(header: str) -> set[str]:
 
 
 _STORE = "/v1/memory-stores/{id}"
+_ETAG = Query("ETag", "The document's hash, quoted.", fields.STRONG_ETAG, required=True)
+_WRITES = (NotFound, ReadOnly, Conflict)
 
 ROUTES = (
     Route(
@@ -105,16 +111,22 @@ ROUTES = (
         query=(_PATH,),
         gives=shapes.DocumentShape,
         headers=(Query("If-None-Match", "Answer 304 where this is the current hash."),),
+        others=(Answer(304, "The document has the hash that If-None-Match names"),),
+        sends=(_ETAG,),
+        fails=(NotFound,),
     ),
     Route(
         "PUT",
         f"{_STORE}/document",
         put_document,
         "Create or replace a document",
-        query=(_PATH,),
+        query=(_WRITTEN_PATH,),
         takes=shapes.DocumentPut,
         gives=shapes.DocumentMeta,
         headers=(_IF_MATCH, _IF_NONE_MATCH),
+        others=(Answer(201, "The path was free", shapes.DocumentMeta),),
+        sends=(_ETAG,),
+        fails=(*_WRITES, BudgetExceeded),
     ),
     Route(
         "DELETE",
@@ -124,13 +136,15 @@ ROUTES = (
         204,
         query=(_PATH,),
         headers=(_IF_MATCH,),
+        fails=_WRITES,
     ),
     Route(
         "GET",
         f"{_STORE}/documents",
         list_documents,
         "List documents",
-        query=(Query("path_prefix", "Only paths that begin so."), *shapes.PAGING),
+        query=(Query("path_prefix", "Only paths that begin so.", fields.PREFIX), *shapes.PAGING),
         gives=shapes.DocumentPage,
+        fails=(NotFound,),
     ),
 )

@@ -3,7 +3,7 @@
 from muniment.api.http import INTEGER_MAX, Call, Query, Reply, Route
 from muniment.api.native import shapes
 from muniment.api.native.stores import store_id
-from muniment.model.errors import Malformed
+from muniment.model.errors import Malformed, NotFound
 from muniment.service import events
 from muniment.service.app import App
 from muniment.service.events import EventList
@@ -40,7 +40,7 @@ def _reply(found: EventList) -> Reply:
     )
 
 
-_NUMBER = {"type": "integer", "minimum": 0}
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": INTEGER_MAX}
 _QUERY = (Query("after", "Only events numbered above this.", _NUMBER), *shapes.PAGING)
 
 ROUTES = (
@@ -51,6 +51,7 @@ ROUTES = (
         "List a store's events",
         query=_QUERY,
         gives=shapes.EventPage,
+        fails=(NotFound,),
     ),
     Route(
         "GET",

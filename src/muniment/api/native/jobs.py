@@ -2,6 +2,7 @@
 
 from muniment.api.http import Call, Reply, Route
 from muniment.api.native import shapes
+from muniment.model.errors import Conflict, NotFound
 from muniment.service import jobs
 from muniment.service.app import App
 
@@ -33,5 +34,6 @@ ROUTES = (
         retry_job,
         "Have a job tried again at once",
         gives=shapes.JobShape,
+        fails=(NotFound, Conflict),
     ),
 )

@@ -1,9 +1,9 @@
 """Routes of permission assignments (wire.md Administration)."""
 
 from muniment.api.http import Call, Query, Reply, Route
-from muniment.api.native import shapes
+from muniment.api.native import fields, shapes
 from muniment.api.native.stores import SUBJECT_QUERY, read_grant, read_subject_query
-from muniment.model.errors import Malformed, NotFound
+from muniment.model.errors import Conflict, Malformed, NotFound
 from muniment.model.ids import AssignmentId, StoreId, check_id, is_id
 from muniment.service import permissions
 from muniment.service.app import App
@@ -57,14 +57,20 @@ ROUTES = (
         201,
         takes=shapes.AssignmentCreate,
         gives=shapes.AssignmentShape,
+        fails=(NotFound, Conflict),
     ),
     Route(
         "GET",
         _ASSIGNMENTS,
         list_assignments,
         "List permission assignments",
-        query=(Query("memory_store", "Only of this store."), SUBJECT_QUERY, *shapes.PAGING),
+        query=(
+            Query("memory_store", "Only of this store.", fields.id_schema("store")),
+            SUBJECT_QUERY,
+            *shapes.PAGING,
+        ),
         gives=shapes.AssignmentPage,
+        fails=(NotFound,),
     ),
     Route(
         "DELETE",
@@ -72,5 +78,6 @@ ROUTES = (
         delete_assignment,
         "End a permission assignment",
         204,
+        fails=(NotFound, Conflict),
     ),
 )

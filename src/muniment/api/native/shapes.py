@@ -6,20 +6,21 @@ Times are RFC 3339 in UTC with microseconds, hashes lower-case hexadecimal.
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from muniment.api.http import INTEGER_MAX, Query
-from muniment.model.access import ApiKey, Assignment, Delegation, Principal, Subject
+from muniment.api.native import fields
+from muniment.model.access import Assignment, Subject
 from muniment.model.documents import Document, DocumentItem
 from muniment.model.errors import Malformed
 from muniment.model.events import Event
 from muniment.model.jobs import Job
-from muniment.model.owners import OwnerRow
 from muniment.model.stores import Owner, StoreSummary
 from muniment.service.paging import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Slice
+from muniment.service.stores import GRANTS_MAX
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -27,7 +28,8 @@ U = TypeVar("U")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Version = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
-Permission = Literal["read", "write"]
+Permission = Annotated[Literal["read", "write"], fields.TEXT]
+Permissions = Annotated[list[Permission], Meta(extra_json_schema={"minItems": 1})]
 
 PAGING = (
     Query(
@@ -35,7 +37,7 @@ PAGING = (
         f"How many items at most; {PAGE_ITEMS_DEFAULT} by default.",
         {"type": "integer", "minimum": 1, "maximum": PAGE_ITEMS_MAX},
     ),
-    Query("page", "The `next_page` of the page before."),
+    Query("page", "The `next_page` of the page before.", fields.CURSOR),
 )
 
 
@@ -43,44 +45,51 @@ class Body(Struct, forbid_unknown_fields=True):
     """Base of request bodies: a field we do not know is refused by name."""
 
 
-class SubjectShape(Body, kw_only=True):
-    """Somebody, as a tagged union: `kind`, and a field of that name with the id."""
+class SubjectShape(Body, kw_only=True, omit_defaults=True):
+    """Somebody, as a tagged union: `kind`, and a field of that name with the id.
 
-    kind: str
-    principal: str | UnsetType = UNSET
-    agent_definition: str | UnsetType = UNSET
-    session: str | UnsetType = UNSET
-    surface_scope: str | UnsetType = UNSET
-    workspace: str | UnsetType = UNSET
-    api_key: str | UnsetType = UNSET
+    The own workspace may go without its id. A key stands for its principal.
+    """
+
+    SCHEMA: ClassVar[fields.Schema] = fields.tagged_union(
+        tuple(fields.SUBJECT_ID_KINDS), alone=("workspace",)
+    )
+
+    kind: fields.SubjectKindText
+    principal: fields.PrincipalIdText | UnsetType = UNSET
+    agent_definition: fields.AgentIdText | UnsetType = UNSET
+    session: fields.SessionIdText | UnsetType = UNSET
+    surface_scope: fields.ScopeIdText | UnsetType = UNSET
+    workspace: fields.WorkspaceIdText | UnsetType = UNSET
+    api_key: fields.KeyIdText | UnsetType = UNSET
 
 
 class GrantShape(Body):
     """Permissions for a subject."""
 
-    subject: SubjectShape
-    permissions: list[Permission]
+    subject: Annotated[SubjectShape, fields.GRANTED]
+    permissions: Permissions
 
 
 class StoreCreate(Body, kw_only=True):
     """What a store is made from."""
 
-    name: str
-    description: str | None = None
-    owner: SubjectShape | None = None
-    promotion_policy: str | None = None
+    name: fields.NameText
+    description: fields.DescriptionText | None = None
+    owner: Annotated[SubjectShape | None, fields.OWNERS] = None
+    promotion_policy: fields.PolicyText | None = None
     require_distinct_reviewer: bool = False
     default: bool = False
-    grants: list[GrantShape] = []
+    grants: Annotated[list[GrantShape], Meta(extra_json_schema={"maxItems": GRANTS_MAX})] = []
 
 
 class StoreUpdate(Body, kw_only=True):
     """The fields of a store to change, and the version they were read at."""
 
     expected_version: Version
-    name: str | UnsetType = UNSET
-    description: str | None | UnsetType = UNSET
-    promotion_policy: str | UnsetType = UNSET
+    name: fields.NameText | UnsetType = UNSET
+    description: fields.DescriptionText | None | UnsetType = UNSET
+    promotion_policy: fields.PolicyText | UnsetType = UNSET
     require_distinct_reviewer: bool | UnsetType = UNSET
     default: bool | UnsetType = UNSET
 
@@ -94,74 +103,87 @@ class StoreArchive(Body):
 class StoreShape(Struct, omit_defaults=False):
     """A MemoryStore."""
 
-    id: str
+    id: fields.StoreIdText
     name: str | None
     description: str | None
-    owner: dict[str, str]
-    status: str
-    version: int
-    generation: int
-    promotion_policy: str
+    owner: Annotated[SubjectShape, fields.OWNERS]
+    status: fields.StatusText
+    version: fields.Number
+    generation: fields.Number
+    promotion_policy: fields.PolicyText
     require_distinct_reviewer: bool
     default: bool
-    canonical_revision: str | None
-    document_count: int
-    total_bytes: int
-    created_at: str
-    updated_at: str
-    archived_at: str | None
-    deleted_at: str | None
+    canonical_revision: fields.RevisionIdText | None
+    document_count: fields.Number
+    total_bytes: fields.Number
+    created_at: fields.TimeText
+    updated_at: fields.TimeText
+    archived_at: fields.TimeText | None
+    deleted_at: fields.TimeText | None
 
 
 class StorePage(Struct):
     """A page of stores."""
 
     items: list[StoreShape]
-    next_page: str | None
+    next_page: fields.CursorText | None
+
+
+class DeletionPending(Struct):
+    """The store is gone; what it held is erased as soon as a reader of the files lets go."""
+
+    physical: Annotated[Literal["pending"], fields.TEXT] = "pending"
 
 
 class DocumentPut(Body):
     """A document's new content."""
 
-    content: str
+    content: fields.ContentText
 
 
 class DocumentShape(Struct):
     """A document with its content."""
 
-    path: str
+    path: fields.PathText
     content: str
-    sha256: str
-    size_bytes: int
-    created_at: str
-    updated_at: str
+    sha256: fields.HashText
+    size_bytes: fields.Number
+    created_at: fields.TimeText
+    updated_at: fields.TimeText
 
 
 class DocumentMeta(Struct):
     """A document without its content, as a write answers."""
 
-    path: str
-    sha256: str
-    size_bytes: int
-    created_at: str
-    updated_at: str
+    path: fields.PathText
+    sha256: fields.HashText
+    size_bytes: fields.Number
+    created_at: fields.TimeText
+    updated_at: fields.TimeText
 
 
 class DocumentItemShape(Struct):
     """A document in a list."""
 
-    path: str
-    sha256: str
-    size_bytes: int
-    updated_at: str
+    path: fields.PathText
+    sha256: fields.HashText
+    size_bytes: fields.Number
+    updated_at: fields.TimeText
 
 
 class DocumentPage(Struct):
     """A page of documents; `tree_digest` is the hash of the tree they all come from."""
 
     items: list[DocumentItemShape]
-    tree_digest: str
-    next_page: str | None
+    tree_digest: fields.HashText
+    next_page: fields.CursorText | None
+
+
+class MountShape(Struct):
+    """What a mount would get, by what it asks for."""
+
+    read_only: fields.ReadOnlyText
+    read_write: fields.ReadWriteText
 
 
 class AccessShape(Struct):
@@ -169,159 +191,50 @@ class AccessShape(Struct):
 
     read: bool
     write: bool
-    mount: dict[str, str]
-    assignments: list[str]
+    mount: MountShape
+    assignments: list[fields.AssignmentIdText]
     reasons: list[str]
 
 
 class ResourceShape(Body):
     """What an assignment is about: a store."""
 
-    kind: Literal["memory_store"]
-    memory_store: str
+    kind: Annotated[Literal["memory_store"], fields.TEXT]
+    memory_store: fields.StoreIdText
 
 
 class AssignmentCreate(Body):
     """A grant on a store, named as `memory_store` or as `resource`."""
 
-    subject: SubjectShape
-    permissions: list[Permission]
-    memory_store: str | None = None
+    SCHEMA: ClassVar[fields.Schema] = {
+        "oneOf": [
+            {"required": [name], "properties": {name: {"type": kind}}}
+            for name, kind in (("memory_store", "string"), ("resource", "object"))
+        ]
+    }
+
+    subject: Annotated[SubjectShape, fields.GRANTED]
+    permissions: Permissions
+    memory_store: fields.StoreIdText | None = None
     resource: ResourceShape | None = None
 
 
 class AssignmentShape(Struct):
     """A permission assignment."""
 
-    id: str
-    subject: dict[str, str]
-    resource: dict[str, str]
-    permissions: list[str]
-    origin: str
-    created_at: str
+    id: fields.AssignmentIdText
+    subject: Annotated[SubjectShape, fields.HOLDERS]
+    resource: ResourceShape
+    permissions: Permissions
+    origin: fields.OriginText
+    created_at: fields.TimeText
 
 
 class AssignmentPage(Struct):
     """A page of assignments."""
 
     items: list[AssignmentShape]
-    next_page: str | None
-
-
-class KeyCreate(Body, kw_only=True):
-    """What a key is made from."""
-
-    name: str
-    role: str = "member"
-    principal: str | None = None
-    expires_at: str | None = None
-
-
-class KeyShape(Struct, omit_defaults=True):
-    """An API key; `secret` appears once, when it is made."""
-
-    id: str
-    name: str
-    role: str
-    principal: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
-    secret: str | UnsetType = UNSET
-
-
-class KeyPage(Struct):
-    """A page of keys."""
-
-    items: list[KeyShape]
-    next_page: str | None
-
-
-class PrincipalCreate(Body, kw_only=True):
-    """What a principal is made from."""
-
-    name: str
-    kind: str = "service"
-    external_id: str | None = None
-
-
-class PrincipalShape(Struct):
-    """A person or a service."""
-
-    id: str
-    kind: str
-    name: str
-    external_id: str | None
-    created_at: str
-
-
-class PrincipalPage(Struct):
-    """A page of principals."""
-
-    items: list[PrincipalShape]
-    next_page: str | None
-
-
-class DelegationCreate(Body):
-    """Who may act as whom."""
-
-    principal: str
-    delegate: SubjectShape
-
-
-class DelegationShape(Struct):
-    """A delegation."""
-
-    id: str
-    principal: str
-    delegate: dict[str, str]
-    created_at: str
-
-
-class DelegationPage(Struct):
-    """A page of delegations."""
-
-    items: list[DelegationShape]
-    next_page: str | None
-
-
-class OwnerCreate(Body):
-    """An agent or a Session, as an owner of stores."""
-
-    name: str
-
-
-class ScopeCreate(Body):
-    """A surface scope: a place that can own stores."""
-
-    name: str
-    kind: str
-
-
-class OwnerShape(Struct, omit_defaults=True):
-    """An agent, a Session or a surface scope."""
-
-    id: str
-    name: str
-    principal: str
-    created_at: str
-    kind: str | UnsetType = UNSET
-
-
-class OwnerPage(Struct):
-    """A page of owners of one kind."""
-
-    items: list[OwnerShape]
-    next_page: str | None
-
-
-class WhoAmI(Struct):
-    """Who the request comes from."""
-
-    workspace: dict[str, str]
-    api_key: dict[str, str]
-    principal: PrincipalShape
-    session: str | None
+    next_page: fields.CursorText | None
 
 
 class JobShape(Struct):
@@ -331,22 +244,22 @@ class JobShape(Struct):
     was given up.
     """
 
-    id: str
+    id: fields.JobIdText
     kind: str
     subject: str
-    attempts: int
-    run_at: str
-    lease_until: str | None
+    attempts: fields.Number
+    run_at: fields.TimeText
+    lease_until: fields.TimeText | None
     failure: str | None
-    parked_at: str | None
-    created_at: str
+    parked_at: fields.TimeText | None
+    created_at: fields.TimeText
 
 
 class JobPage(Struct):
     """A page of jobs."""
 
     items: list[JobShape]
-    next_page: str | None
+    next_page: fields.CursorText | None
 
 
 class EventShape(Struct):
@@ -355,22 +268,29 @@ class EventShape(Struct):
     `commitment` is the SHA-256 of the salt and the payload's bytes, `hash` covers the rest.
     """
 
-    id: str
-    seq: int
+    id: fields.EventIdText
+    seq: fields.Number
     type: str
-    created_at: str
-    data: msgspec.Raw | None
-    salt: str | None
-    commitment: str
-    hash: str
+    created_at: fields.TimeText
+    data: fields.JsonObject | None
+    salt: fields.SaltText | None
+    commitment: fields.HashText
+    hash: fields.HashText
+
+
+class HeadShape(Struct):
+    """Where a stream ends: its last event's number and hash."""
+
+    seq: fields.Number
+    hash: fields.HashText
 
 
 class EventPage(Struct):
     """Events after a number, and where the stream ends."""
 
     items: list[EventShape]
-    head: dict[str, Any]
-    next_page: str | None
+    head: HeadShape
+    next_page: fields.CursorText | None
 
 
 def time_text(at: int) -> str:
@@ -417,12 +337,13 @@ def read_subject(shape: SubjectShape, name: str, workspace: str) -> Subject:
     return Subject(shape.kind, ids[shape.kind])
 
 
-def tagged(kind: str, identifier: str | None) -> dict[str, str]:
+def tagged(kind: str, identifier: str | None) -> SubjectShape:
     """The tagged union `{kind, <kind>: id}`."""
-    return {"kind": kind} if identifier is None else {"kind": kind, kind: identifier}
+    ids = {} if identifier is None else {kind: identifier}
+    return SubjectShape(kind=kind, **ids)
 
 
-def owner_of(owner: Owner) -> dict[str, str]:
+def owner_of(owner: Owner) -> SubjectShape:
     """A store's owner."""
     return tagged(owner.kind, owner.id)
 
@@ -484,56 +405,15 @@ def item_shape(item: DocumentItem) -> DocumentItemShape:
 
 def assignment_shape(assignment: Assignment) -> AssignmentShape:
     """A permission assignment."""
-    held = {"read": assignment.read, "write": assignment.write}
+    held: dict[Permission, bool] = {"read": assignment.read, "write": assignment.write}
     return AssignmentShape(
         assignment.id,
         tagged(assignment.subject.kind, assignment.subject.id),
-        tagged("memory_store", assignment.store),
+        ResourceShape("memory_store", assignment.store),
         [name for name, has in held.items() if has],
         assignment.origin,
         time_text(assignment.created_at),
     )
-
-
-def key_shape(key: ApiKey, secret: str | UnsetType = UNSET) -> KeyShape:
-    """A key, with its secret when it is made."""
-    return KeyShape(
-        key.id,
-        key.name,
-        key.role,
-        key.principal,
-        time_text(key.created_at),
-        optional_time(key.expires_at),
-        optional_time(key.revoked_at),
-        secret,
-    )
-
-
-def principal_shape(principal: Principal) -> PrincipalShape:
-    """A principal."""
-    return PrincipalShape(
-        principal.id,
-        principal.kind,
-        principal.name,
-        principal.external_id,
-        time_text(principal.created_at),
-    )
-
-
-def delegation_shape(delegation: Delegation) -> DelegationShape:
-    """A delegation."""
-    return DelegationShape(
-        delegation.id,
-        delegation.principal,
-        tagged("principal", delegation.delegate),
-        time_text(delegation.created_at),
-    )
-
-
-def owner_shape(owner: OwnerRow) -> OwnerShape:
-    """An agent, a Session or a surface scope."""
-    kind = UNSET if owner.scope_kind is None else owner.scope_kind
-    return OwnerShape(owner.id, owner.name, owner.principal, time_text(owner.created_at), kind)
 
 
 def event_shape(event: Event) -> EventShape:

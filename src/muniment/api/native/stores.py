@@ -1,9 +1,9 @@
 """Routes of the stores themselves (native.md 2.4, C-206, R-41)."""
 
-from muniment.api.http import INTEGER_MAX, Call, Query, Reply, Route
-from muniment.api.native import shapes
+from muniment.api.http import INTEGER_MAX, Answer, Call, Query, Reply, Route
+from muniment.api.native import fields, shapes
 from muniment.model.access import Subject
-from muniment.model.errors import Malformed, NotFound
+from muniment.model.errors import Conflict, Malformed, NotFound, ReadOnly
 from muniment.model.ids import StoreId, is_id
 from muniment.model.stores import Owner
 from muniment.service import deletions, stores
@@ -93,7 +93,7 @@ async def delete_store(app: App, call: Call) -> Reply:
     # What is gone is 404 for a repetition too (R-47), so its key is looked at and not kept.
     call.once(app)
     gone = await deletions.delete_store(app, call.who(), store_id(call), expected_version=expected)
-    return Reply(204) if gone else Reply(202, {"physical": "pending"})
+    return Reply(204) if gone else Reply(202, shapes.DeletionPending())
 
 
 async def explain_access(app: App, call: Call) -> Reply:
@@ -103,7 +103,11 @@ async def explain_access(app: App, call: Call) -> Reply:
     return Reply(
         200,
         shapes.AccessShape(
-            found.read, found.write, found.mount, list(found.assignments), found.reasons
+            found.read,
+            found.write,
+            shapes.MountShape(**found.mount),
+            list(found.assignments),
+            found.reasons,
         ),
     )
 
@@ -140,8 +144,10 @@ def read_subject_query(call: Call) -> Subject | None:
 
 _STORES = "/v1/memory-stores"
 _STORE = f"{_STORES}/{{id}}"
-_BOOLEAN = {"type": "boolean"}
-SUBJECT_QUERY = Query("subject", "`<kind>:<id>`, such as `api_key:apikey_…`.")
+SUBJECT_QUERY = Query(
+    "subject", "`<kind>:<id>`, such as `api_key:apikey_…`.", fields.subject_schema()
+)
+_CHANGES = (NotFound, Conflict)
 
 ROUTES = (
     Route(
@@ -152,6 +158,7 @@ ROUTES = (
         201,
         takes=shapes.StoreCreate,
         gives=shapes.StoreShape,
+        fails=_CHANGES,
     ),
     Route(
         "GET",
@@ -159,14 +166,21 @@ ROUTES = (
         list_stores,
         "List stores",
         query=(
-            Query("name", "Only stores of exactly this name."),
-            Query("include_archived", "Archived stores too.", _BOOLEAN),
-            Query("include_deleted", "Tombstones too; for administrators.", _BOOLEAN),
+            Query("name", "Only stores of exactly this name.", {"type": "string"}),
+            Query("include_archived", "Archived stores too.", fields.BOOLEAN),
+            Query("include_deleted", "Tombstones too; for administrators.", fields.BOOLEAN),
             *shapes.PAGING,
         ),
         gives=shapes.StorePage,
     ),
-    Route("GET", _STORE, get_store, "Read a store's metadata", gives=shapes.StoreShape),
+    Route(
+        "GET",
+        _STORE,
+        get_store,
+        "Read a store's metadata",
+        gives=shapes.StoreShape,
+        fails=(NotFound,),
+    ),
     Route(
         "PATCH",
         _STORE,
@@ -174,6 +188,7 @@ ROUTES = (
         "Change a store's metadata",
         takes=shapes.StoreUpdate,
         gives=shapes.StoreShape,
+        fails=(*_CHANGES, ReadOnly),
     ),
     Route(
         "DELETE",
@@ -185,9 +200,13 @@ ROUTES = (
             Query(
                 "expected_version",
                 "The version the store was read at.",
-                {"type": "integer", "minimum": 1},
+                {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX},
             ),
         ),
+        others=(
+            Answer(202, "Deleted; a reader holds up erasing the files", shapes.DeletionPending),
+        ),
+        fails=_CHANGES,
     ),
     Route(
         "POST",
@@ -196,6 +215,7 @@ ROUTES = (
         "Archive a store",
         takes=shapes.StoreArchive,
         gives=shapes.StoreShape,
+        fails=_CHANGES,
     ),
     Route(
         "GET",
@@ -204,5 +224,6 @@ ROUTES = (
         "Explain what a subject may do with a store",
         query=(SUBJECT_QUERY,),
         gives=shapes.AccessShape,
+        fails=(NotFound,),
     ),
 )
