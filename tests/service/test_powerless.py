@@ -13,13 +13,23 @@ from muniment.model.documents import Absent
 from muniment.model.errors import Denied, Failure, NotFound
 from muniment.model.ids import AssignmentId, DelegationId, StoreId
 from muniment.model.stores import Owner
-from muniment.service import deletions, documents, events, identities, keys, permissions, stores
+from muniment.service import (
+    deletions,
+    documents,
+    events,
+    identities,
+    jobs,
+    keys,
+    permissions,
+    stores,
+)
 from muniment.service.idempotency import once
 from muniment.service.keys import authenticate
 from muniment.service.paging import Page
 from muniment.service.permissions import Grant
 from muniment.service.stores import NewStore, StorePatch
 from wire import Person, Wire
+from working import jobs_of, leave_job
 
 NOT_FOR_CALLERS = {"paging.page_of"}
 """What takes an App and an Actor and is a part of use cases, not one."""
@@ -39,6 +49,7 @@ class Nouns:
     agent: str
     delegation: DelegationId
     assignment: AssignmentId
+    job: str
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -94,6 +105,8 @@ def attempts(theirs: Nouns, me: Actor) -> list[Attempt]:
         *on_stores(theirs, me),
         *on_permissions(theirs, me),
         *on_identities(theirs, me),
+        refused(jobs.list_jobs, Denied, PAGE),
+        refused(jobs.retry_job, Denied, theirs.job),
         allowed(stores.list_stores, PAGE, include_archived=True),
         allowed(stores.list_stores, PAGE, name="CANARY"),
         allowed(permissions.list_assignments, PAGE, subject=mine),
@@ -213,6 +226,8 @@ async def somebody(wire: Wire) -> tuple[Person, Nouns]:
     sha256 = await wire.put(store, "/a.md", "CANARY", ada.client)
     session = await ada.client.post("/v1/sessions", json={"name": "CANARY"})
     agent = await wire.owner.post("/v1/agents", json={"name": "CANARY"})
+    await leave_job(wire)
+    (job,) = await jobs_of(wire)
     whom = {"kind": "principal", "principal": friend.principal}
     delegation = await ada.client.post(
         "/v1/delegations", json={"principal": ada.principal, "delegate": whom}
@@ -226,6 +241,7 @@ async def somebody(wire: Wire) -> tuple[Person, Nouns]:
         agent.json()["id"],
         DelegationId(delegation.json()["id"]),
         AssignmentId(await wire.grant(store, whom, "read", "write")),
+        job.id,
     )
 
 
@@ -273,7 +289,9 @@ def check_own(result: Any, me: Actor, theirs: Nouns, attempt: Attempt) -> None:
 
 def test_every_use_case_is_tried_by_a_powerless_actor() -> None:
     nothing = "0" * 32
-    theirs = Nouns(StoreId(nothing), b"", "p", "k", "s", "a", DelegationId("d"), AssignmentId("a"))
+    theirs = Nouns(
+        StoreId(nothing), b"", "p", "k", "s", "a", DelegationId("d"), AssignmentId("a"), "j"
+    )
     me: Any = Actor("w", "p", "k", delegate="d")
     tried = {attempt.name for attempt in attempts(theirs, me)}
     there = set(use_cases()) - NOT_FOR_CALLERS
