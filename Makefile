@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick simulate check soak docs bench lock clean
+.PHONY: help demo test quick simulate check soak fuzz docs bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s%s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ check: .venv/.ready ## style, types, import contracts, the house rules and the d
 
 soak: .venv/.ready ## what chance makes different every time, for SECONDS (600); says its seeds
 	@$(BIN)/python scripts/soak.py --seconds $(or $(SECONDS),600) $(ARGS)
+
+fuzz: .venv/.ready ## requests made from the OpenAPI document, many of them
+	@$(BIN)/python -m pytest tests/api/test_fuzz.py -s --fuzz-rounds=20 $(ARGS)
 
 docs: .venv/.ready ## fill the tables of the documentation from the code
 	@$(BIN)/python scripts/docs.py $(ARGS)

@@ -95,6 +95,11 @@ PARTS = (
         tests("tests/service/test_many_processes.py", "tests/service/test_two_nodes.py"),
     ),
     Part("simulation", "random scripts of requests, equal on every storage", simulate),
+    Part(
+        "fuzz",
+        "requests made from the OpenAPI document",
+        tests("tests/api/test_fuzz.py", "--fuzz-rounds=6"),
+    ),
     Part("model", "the laws of trees, paths and differences", tests("tests/model")),
 )
 

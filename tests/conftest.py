@@ -11,6 +11,15 @@ from wire import Wire, wired
 FreshDatabase = Callable[..., str]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-rounds",
+        type=int,
+        default=2,
+        help="rounds of requests made from the OpenAPI document",
+    )
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     return "asyncio", {"use_uvloop": False}

@@ -85,13 +85,16 @@ class Reply(Struct, frozen=True):
 Handler = Callable[[App, "Call"], Awaitable[Reply]]
 
 
+NO_NUL: Mapping[str, object] = {"type": "string", "pattern": r"^[^\x00]*$"}
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query parameter, for reading, refusing others, and the OpenAPI document."""
 
     name: str
     description: str
-    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    schema: Mapping[str, object] = field(default_factory=lambda: NO_NUL)
     required: bool = False
 
 

@@ -166,7 +166,7 @@ ROUTES = (
         list_stores,
         "List stores",
         query=(
-            Query("name", "Only stores of exactly this name.", {"type": "string"}),
+            Query("name", "Only stores of exactly this name."),
             Query("include_archived", "Archived stores too.", fields.BOOLEAN),
             Query("include_deleted", "Tombstones too; for administrators.", fields.BOOLEAN),
             *shapes.PAGING,
