@@ -1,6 +1,7 @@
 """`muniment doctor` and `muniment audit verify` as people and scripts run them."""
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def test_audit_verifies_with_a_key_or_in_the_database_c161(shell: Shell) -> None
         run = shell.run("audit", "verify", *options)
         assert run.returncode == 1 and run.stderr.endswith(b"damaged: 2 of 2 streams\n")
         assert run.stdout.count(b"event 3: its payload and salt do not fit") == 2
+
+
+def test_what_was_named_or_noted_and_is_not_seen_is_not_verified(shell: Shell) -> None:
+    store = shell.answer("store", "create", "notes")
+    database = str(shell.home / "muniment.db")
+    (head,) = re.findall(r"1:[0-9a-f]{64}", shell.answer("audit", "verify", "--store", store))
+    shell.answer("store", "delete", "notes", "--yes")
+    for options in ((), ("--db", database)):
+        shell.refusal("audit", "verify", "--store", "memstore_" + "0" * 32, *options)
+        run = shell.run("audit", "verify", "--head", f"{store}={head}", *options)
+        assert run.returncode == 1 and b"it is not to be seen" in run.stdout
+    assert "no such memory store" in shell.refusal("audit", "verify", "--store", store)
 
 
 def test_audit_says_what_a_member_does_not_see_c161(server: Server, tmp_path: Path) -> None:

@@ -102,7 +102,17 @@ def _in_database(
         for one in report.findings
         if one.kind not in ("events", "event_payloads") and one.place not in named
     ]
-    return [*report.streams, *others], []
+    return [*report.streams, *others, *_missing(noted, report.streams)], []
+
+
+def _missing(noted: Noted, seen: Iterable[Verified]) -> list[Verified]:
+    """The streams of which a head was noted and that are not there, or not shown."""
+    found = {one.stream for one in seen}
+    return [
+        Verified(stream, 0, 0, Head(), "a head of it was noted, but it is not to be seen")
+        for stream in noted
+        if stream not in found
+    ]
 
 
 def _over_api(
@@ -118,7 +128,7 @@ def _over_api(
     verified: list[Verified] = []
     unseen: list[str] = []
     if wanted is None and me.api_key.role == "admin":
-        verified.append(verify_stream(workspace, client.events_page, noted.pop(workspace, None)))
+        verified.append(verify_stream(workspace, client.events_page, noted.get(workspace, None)))
     elif wanted is None:
         verified.append(verify_shown(workspace, client.events_page))
         unseen.append("the workspace's events that do not concern you, so its chain is not checked")
@@ -133,13 +143,14 @@ def _over_api(
             return client.stores.events_page(of, limit=limit, page=page)
 
         try:
-            verified.append(verify_stream(identifier, fetch, noted.pop(identifier, None)))
+            verified.append(verify_stream(identifier, fetch, noted.get(identifier, None)))
         except (muniment.Denied, muniment.NotFound) as error:
+            if wanted is not None:
+                raise
             unseen.append(f"{identifier}: {error.message}")
     if wanted is None and me.api_key.role != "admin":
         unseen.append("stores on which you hold no assignment")
-    unseen += [f"{stream}, of which a head was given" for stream in noted]
-    return verified, unseen
+    return [*verified, *_missing(noted, verified)], unseen
 
 
 def _show(invocation: Invocation, verified: list[Verified], unseen: list[str]) -> None:
