@@ -65,4 +65,4 @@ async def _make_table(storage: Storage) -> None:
 
 
 def _table(words: Words) -> Table:
-    return Table(_NAME, _COLUMNS, (words.bytes,) * len(_COLUMNS), (0, 1))
+    return Table(_NAME, _COLUMNS, (words.bytes,) * len(_COLUMNS), (False,) * len(_COLUMNS), (0, 1))
