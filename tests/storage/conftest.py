@@ -5,4 +5,3 @@ PARTS = (
     *("races", "suite"),
 )
 pytest.register_assert_rewrite(*(f"muniment.testing.storage_{part}" for part in PARTS))
-pytest.register_assert_rewrite("muniment.testing.invariants")

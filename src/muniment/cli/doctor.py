@@ -16,7 +16,7 @@ from muniment.model.audit import Verified
 from muniment.model.events import Head
 from muniment.model.ids import is_id
 
-group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify what is told.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify the event streams.")
 
 _HEAD = re.compile(
     r"(?:(?P<stream>[a-z]+_[0-9a-f]{32})=)?(?P<seq>[1-9][0-9]{0,15}):(?P<hash>[0-9a-f]{64})"
