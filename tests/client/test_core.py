@@ -175,6 +175,14 @@ def test_what_the_stub_declares_is_what_the_package_gives() -> None:
         assert getattr(muniment, name) is not None
 
 
+def test_the_command_line_loads_what_a_command_needs_when_it_is_run() -> None:
+    script = (
+        "import sys; from muniment.cli import app;"
+        "assert not {'msgspec', 'asyncio', 'httpx', 'apsw', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_importing_is_cheap_and_an_embedded_client_needs_no_http_library() -> None:
     script = (
         "import sys, muniment; assert not {'msgspec', 'asyncio', 'httpx'} & set(sys.modules);"

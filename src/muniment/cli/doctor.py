@@ -1,28 +1,16 @@
 """`muniment doctor` and `muniment audit verify`: is what is kept what it must be?"""
 
-import asyncio
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
-import muniment
-from muniment.cli.command import Invocation, command, find_store, usage_error
+from muniment.cli.command import Invocation, command, usage_error
 from muniment.cli.output import note, show_json, show_table
-from muniment.cli.stores import PAGE_ITEMS
-from muniment.model.audit import Verified
-from muniment.model.events import Head
 from muniment.model.ids import is_id
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify the event streams.")
-
-_HEAD = re.compile(
-    r"(?:(?P<stream>[a-z]+_[0-9a-f]{32})=)?(?P<seq>[1-9][0-9]{0,15}):(?P<hash>[0-9a-f]{64})"
-)
-
-Noted = dict[str, dict[int, bytes]]
 
 
 def doctor(
@@ -33,10 +21,12 @@ def doctor(
     ] = None,
 ) -> None:
     """Check everything in a database against its hashes, trees and events; changes nothing."""
+    import asyncio
+
     from muniment import main
 
     settings = invocation.database()
-    _check_id(store)
+    check_id(store)
     progress = _Progress() if sys.stderr.isatty() else None
     report = asyncio.run(main.diagnose(settings, store, progress=progress))
     if progress is not None:
@@ -52,9 +42,9 @@ def doctor(
                 where = " ".join(_once(place for place in places if place))
                 print(f"{label}: {one.kind}: {where}: {one.message}")
     if report.findings:
-        note(f"damaged: {_count(len(report.findings), 'finding')}; see docs/operating.md")
+        note(f"damaged: {counted(len(report.findings), 'finding')}; see docs/operating.md")
         raise typer.Exit(1)
-    asides = f", {_count(len(report.warnings), 'warning')}" if report.warnings else ""
+    asides = f", {counted(len(report.warnings), 'warning')}" if report.warnings else ""
     note(f"whole: no findings{asides}")
 
 
@@ -79,136 +69,20 @@ def verify(
 
     With --db and no --key every workspace is read, without rights; otherwise what the key may see.
     """
-    if invocation.db is not None and invocation.key is None:
-        verified, unseen = _in_database(invocation, store, head or [])
-    else:
-        with invocation.client() as client:
-            verified, unseen = _over_api(client, store, head or [])
-    _show(invocation, verified, unseen)
+    from muniment.cli.audits import verify as run
 
-
-def _in_database(
-    invocation: Invocation, store: str | None, heads: list[str]
-) -> tuple[list[Verified], list[str]]:
-    from muniment import main
-
-    settings = invocation.database()
-    _check_id(store)
-    noted = _read_heads(heads, store)
-    report = asyncio.run(main.diagnose(settings, store, noted=noted, streams_only=True))
-    named = {one.stream for one in report.streams}
-    others = [
-        Verified(one.place or one.kind, 0, 0, Head(), f"{one.kind}: {one.message}")
-        for one in report.findings
-        if one.kind not in ("events", "event_payloads") and one.place not in named
-    ]
-    return [*report.streams, *others, *_missing(noted, report.streams)], []
-
-
-def _missing(noted: Noted, seen: Iterable[Verified]) -> list[Verified]:
-    """The streams of which a head was noted and that are not there, or not shown."""
-    found = {one.stream for one in seen}
-    return [
-        Verified(stream, 0, 0, Head(), "a head of it was noted, but it is not to be seen")
-        for stream in noted
-        if stream not in found
-    ]
-
-
-def _over_api(
-    client: "muniment.Client", store: str | None, heads: list[str]
-) -> tuple[list[Verified], list[str]]:
-    from muniment.client.audit import verify_shown, verify_stream
-    from muniment.client.records import Event, Page
-
-    me = client.whoami()
-    workspace = me.workspace.id
-    wanted = None if store is None else find_store(client, store)
-    noted = _read_heads(heads, wanted or workspace)
-    verified: list[Verified] = []
-    unseen: list[str] = []
-    if wanted is None and me.api_key.role == "admin":
-        verified.append(verify_stream(workspace, client.events_page, noted.get(workspace, None)))
-    elif wanted is None:
-        verified.append(verify_shown(workspace, client.events_page))
-        unseen.append("the workspace's events that do not concern you, so its chain is not checked")
-    ids = (
-        [wanted]
-        if wanted
-        else [one.id for one in client.stores.list(include_archived=True, limit=PAGE_ITEMS)]
-    )
-    for identifier in ids:
-
-        def fetch(*, limit: int, page: str | None = None, of: str = identifier) -> Page[Event]:
-            return client.stores.events_page(of, limit=limit, page=page)
-
-        try:
-            verified.append(verify_stream(identifier, fetch, noted.get(identifier, None)))
-        except (muniment.Denied, muniment.NotFound) as error:
-            if wanted is not None:
-                raise
-            unseen.append(f"{identifier}: {error.message}")
-    if wanted is None and me.api_key.role != "admin":
-        unseen.append("stores on which you hold no assignment")
-    return [*verified, *_missing(noted, verified)], unseen
-
-
-def _show(invocation: Invocation, verified: list[Verified], unseen: list[str]) -> None:
-    damaged = [one for one in verified if one.damage is not None]
-    if invocation.json:
-        show_json({"streams": [*map(_as_json, verified)], "not_seen": unseen})
-    else:
-        rows = ((one.stream, one.events, one.erased, *_outcome(one)) for one in verified)
-        columns = ["STREAM", "EVENTS>", "ERASED>", "OUTCOME", "HEAD"]
-        show_table(columns, rows, empty="there is no stream")
-        for what in unseen:
-            note(f"not seen: {what}")
-    if damaged:
-        note(f"damaged: {len(damaged)} of {_count(len(verified), 'stream')}")
+    if not run(invocation, store, head or []):
         raise typer.Exit(1)
-    events = sum(one.events for one in verified)
-    note(f"verified: {_count(events, 'event')} in {_count(len(verified), 'stream')}")
 
 
-def _outcome(one: Verified) -> tuple[str, str]:
-    head = f"{one.head.seq}:{one.head.hash.hex()}"
-    if one.damage is None:
-        return "verified", head
-    return f"{'' if one.number is None else f'event {one.number}: '}{one.damage}", "-"
-
-
-def _as_json(one: Verified) -> dict[str, object]:
-    head = {"seq": one.head.seq, "hash": one.head.hash.hex()}
-    return {
-        "stream": one.stream,
-        "events": one.events,
-        "erased": one.erased,
-        "head": head if one.damage is None else None,
-        "damage": one.damage,
-        "seq": one.number,
-    }
-
-
-def _read_heads(heads: list[str], default: str | None) -> Noted:
-    """Noted heads by stream."""
-    noted: Noted = {}
-    for text in heads:
-        match = _HEAD.fullmatch(text)
-        if match is None:
-            raise usage_error(f"--head {text!r} is not SEQ:HASH or STREAM=SEQ:HASH")
-        stream = match["stream"] or default
-        if stream is None:
-            raise usage_error("say whose head it is: --head STREAM=SEQ:HASH, or --store")
-        noted.setdefault(stream, {})[int(match["seq"])] = bytes.fromhex(match["hash"])
-    return noted
-
-
-def _check_id(store: str | None) -> None:
+def check_id(store: str | None) -> None:
+    """A usage error where this is no store's id: there is no key with which to read names."""
     if store is not None and not is_id("store", store):
         raise usage_error("--store takes a store's id here: names are read with a key only")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """The number and the noun, in the plural where it must be."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -1,15 +1,13 @@
 """`muniment workspace`: the operator's commands, which work on the database itself (R-49)."""
 
-import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from muniment.cli.command import CommandError, Invocation, command
 from muniment.cli.output import note, show_json, show_record, show_table
-from muniment.model.stores import Workspace
 from muniment.settings import Settings
 
 group = typer.Typer(
@@ -35,6 +33,8 @@ def create_workspace(
     ] = "owner",
 ) -> None:
     """Make a workspace; print its id and an administrator's key, which is shown this once."""
+    import asyncio
+
     from muniment import main
 
     made = asyncio.run(main.create_workspace(settings_of(invocation), name, principal))
@@ -56,6 +56,8 @@ def create_workspace(
 @command(group, "list", options=OPTIONS)
 def list_workspaces(invocation: Invocation) -> None:
     """List all workspaces of the database, disabled ones too."""
+    import asyncio
+
     from muniment import main
 
     found = asyncio.run(main.list_workspaces(settings_of(invocation)))
@@ -69,6 +71,8 @@ def list_workspaces(invocation: Invocation) -> None:
 @command(group, "disable", options=OPTIONS)
 def disable_workspace(invocation: Invocation, *, identifier: Annotated[str, _IDENTIFIER]) -> None:
     """Refuse every key of a workspace from now on; nothing of it is lost."""
+    import asyncio
+
     from muniment import main
 
     left = asyncio.run(main.disable_workspace(settings_of(invocation), identifier))
@@ -81,6 +85,8 @@ def disable_workspace(invocation: Invocation, *, identifier: Annotated[str, _IDE
 @command(group, "enable", options=OPTIONS)
 def enable_workspace(invocation: Invocation, *, identifier: Annotated[str, _IDENTIFIER]) -> None:
     """Let a disabled workspace's keys in again."""
+    import asyncio
+
     from muniment import main
 
     left = asyncio.run(main.enable_workspace(settings_of(invocation), identifier))
@@ -102,7 +108,7 @@ def settings_of(invocation: Invocation) -> Settings:
     return invocation.database()
 
 
-def fields_of(workspace: Workspace) -> dict[str, object]:
+def fields_of(workspace: Any) -> dict[str, object]:
     """A workspace for programs."""
     return {
         "id": workspace.id,
