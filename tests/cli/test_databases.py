@@ -323,6 +323,19 @@ def test_a_log_without_its_database_is_set_aside(copy: Path, crashed: Shell) -> 
     assert crashed.answer("doc", "ls", "notes", "--paths") == "/a.md"
 
 
+def test_a_log_without_its_database_never_meets_one_that_was_kept(
+    copy: Path, crashed: Shell
+) -> None:
+    kept = crashed.home / "muniment.db.before-restore"
+    kept.write_bytes(b"kept before")
+    database(crashed).unlink()
+    log = (crashed.home / "muniment.db-wal").read_bytes()
+    crashed.answer("restore", str(copy))
+    assert kept.read_bytes() == b"kept before"
+    assert not kept.with_name(f"{kept.name}-wal").exists()
+    assert (crashed.home / "muniment.db.before-restore-2-wal").read_bytes() == log
+
+
 def test_a_damaged_database_is_replaced_and_kept_with_its_log(copy: Path, crashed: Shell) -> None:
     spoilt = b"spoilt" + database(crashed).read_bytes()[6:]
     database(crashed).write_bytes(spoilt)

@@ -36,6 +36,24 @@ def test_doctor_lists_what_it_checked_and_what_it_found_n25(shell: Shell, tmp_pa
     assert "no workspace has the store" in shell.refusal("doctor", "--store", store[:-1] + "0")
 
 
+def test_doctor_goes_on_behind_a_page_that_cannot_be_read_n25(shell: Shell) -> None:
+    shell.answer("store", "create", "notes")
+    path = shell.home / "muniment.db"
+    with sqlite3.connect(path) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        root = "SELECT rootpage FROM sqlite_master WHERE name = 'instance'"
+        page = connection.execute(root).fetchone()[0]
+    connection.close()
+    raw = bytearray(path.read_bytes())
+    raw[(page - 1) * size : page * size] = b"\xee" * size
+    path.write_bytes(raw)
+    run = shell.run("doctor")
+    said = run.stdout.decode()
+    assert run.returncode == 1 and run.stderr.startswith(b"damaged: ")
+    assert "finding: instance: " in said and "finding: database: " in said
+    assert ["stores", "1"] in [line.split() for line in said.splitlines()]
+
+
 def test_doctor_opens_what_is_there_and_makes_nothing_n25(shell: Shell, tmp_path: Path) -> None:
     nowhere = tmp_path / "none" / "a.db"
     assert f"there is no database at {nowhere}" in shell.refusal("doctor", "--db", str(nowhere))

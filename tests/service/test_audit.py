@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
@@ -313,3 +314,30 @@ def test_check_event_says_what_is_wrong_c161() -> None:
     bad = Kept(*(made[1].id, 2, "key.created", 1, made[1].commitment, b"x" * 32, b"{}", b"\1" * 16))
     found = [audit.add(event) for event in (made[0], bad, *made[2:])]
     assert [damage is None for damage in found] == [True, False, True, True]
+
+
+def test_a_server_that_says_nonsense_is_named_and_does_not_keep_a_client_c161() -> None:
+    stream = str(DEFAULT_WORKSPACE)
+    said = {
+        "id": "evt_" + "1" * 32,
+        "seq": 1,
+        "type": "workspace.created",
+        "created_at": "2026-12-01T00:00:00Z",
+        "commitment": "0" * 64,
+        "hash": "no digits",
+        "data": {},
+        "salt": "00",
+    }
+
+    def nonsense(*, limit: int, page: str | None = None) -> Page[Event]:
+        return Page(items=[msgspec.convert(said, Event)], next_page=None)
+
+    for verify in (verify_stream, verify_shown):
+        found = verify(stream, nonsense)
+        assert (found.damage, found.number) == ("it is not written as an event is", 1)
+
+    def again(*, limit: int, page: str | None = None) -> Page[Event]:
+        return Page(items=[], next_page="the same")
+
+    found = verify_stream(stream, again)
+    assert found.damage == "the server gives the same page again"

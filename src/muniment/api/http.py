@@ -100,7 +100,7 @@ class Query:
 
 IDEMPOTENCY_KEY = Query(
     "Idempotency-Key",
-    "Sent again with the same request: nothing new is made, same answer.",
+    "Sent again with the same request: nothing is made twice, and the answer is the first.",
     {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX, "pattern": "^[ -~]*$"},
 )
 

@@ -18,7 +18,8 @@ def pause_after(
     """Seconds to wait before sending once more, None to take the outcome as it is.
 
     `attempt` counts from 1. Sent again is what the server cannot have seen, and a read that got
-    no answer or 503 with Retry-After. A write whose outcome is unknown is never sent again.
+    no answer or 503 with Retry-After. A write whose outcome is unknown is sent again only under an
+    idempotency key.
     """
     if attempt > retries:
         return None

@@ -31,10 +31,14 @@ def verify_stream(stream: str, fetch: Fetch, noted: Mapping[int, bytes] | None =
     audit = Audit(to_bytes(stream), noted)
     for page in _pages(fetch, audit):
         for event in page.items:
-            audit.add(as_kept(event))
+            kept = as_kept(event)
+            if kept is None:
+                audit.stop("it is not written as an event is", event.seq)
+                return audit.verified(stream)
+            audit.add(kept)
         if page.next_page is None:
             said = page.head or {"seq": 0, "hash": ""}
-            audit.finish(Head(said["seq"], bytes.fromhex(said["hash"])))
+            audit.finish(Head(said["seq"], _digest(said["hash"]) or b""))
             if audit.events == 0:
                 audit.stop("it has no event, and every stream begins with one", None)
     return audit.verified(stream)
@@ -46,10 +50,11 @@ def verify_shown(stream: str, fetch: Fetch) -> Verified:
     shown = erased = 0
     for page in _pages(fetch, audit):
         for event in page.items:
-            damage = check_payload(as_kept(event))
+            kept = as_kept(event)
+            damage = "it is not written as an event is" if kept is None else check_payload(kept)
             if damage is not None:
                 audit.stop(damage, event.seq)
-            audit.head = Head(event.seq, bytes.fromhex(event.hash))
+            audit.head = Head(event.seq, b"" if kept is None else kept.hash)
             shown += 1
             erased += event.data is None
     damage, number = audit.damage or (None, None)
@@ -59,6 +64,7 @@ def verify_shown(stream: str, fetch: Fetch) -> Verified:
 def _pages(fetch: Fetch, audit: Audit) -> Iterator[Page[Event]]:
     """Every page; where the server fails, event by event up to the one that it cannot read."""
     cursor: str | None = None
+    seen: set[str] = set()
     limit = EVENTS_AT_ONCE
     while True:
         try:
@@ -76,17 +82,33 @@ def _pages(fetch: Fetch, audit: Audit) -> Iterator[Page[Event]]:
         if page.next_page is None:
             return
         cursor = page.next_page
+        if cursor in seen:
+            audit.stop("the server gives the same page again", audit.head.seq + 1)
+            return
+        seen.add(cursor)
 
 
-def as_kept(event: Event) -> events.Event:
-    """The event as the server's database has it, from what the API shows of it."""
+def _digest(text: str) -> bytes | None:
+    """The bytes of a hexadecimal text, None where it is none."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+def as_kept(event: Event) -> events.Event | None:
+    """The event as the server's database has it; None where it cannot be one."""
+    digests = [_digest(text) for text in (event.id[-32:], event.commitment, event.hash)]
+    salt = None if event.salt is None else _digest(event.salt)
+    if None in digests or (salt is None) != (event.salt is None):
+        return None
     return events.Event(
         EventId(event.id),
         event.seq,
         event.type,
         (event.created_at - _EPOCH) // timedelta(microseconds=1),
-        bytes.fromhex(event.commitment),
-        bytes.fromhex(event.hash),
+        digests[1] or b"",
+        digests[2] or b"",
         None if event.data is None else encode_payload(event.data),
-        None if event.salt is None else bytes.fromhex(event.salt),
+        salt,
     )

@@ -62,6 +62,8 @@ class Call(Generic[T]):
     query: Mapping[str, str | int | bool | None]
     headers: Mapping[str, str]
     json: object
+    keyed: bool = True
+    """Whether an idempotency key gives a second sending the first one's answer."""
 
     @property
     def target(self) -> str:
@@ -90,7 +92,7 @@ class Call(Generic[T]):
 
     def under(self, key: str | None) -> "Call[T]":
         """The call under an idempotency key, where there is one and the call writes."""
-        if key is None or self.method == "GET":
+        if key is None or self.method == "GET" or not self.keyed:
             return self
         return replace(self, headers={**self.headers, IDEMPOTENCY_KEY: key})
 
@@ -317,7 +319,9 @@ def delete_store(store: str, *, expected_version: int | None = None) -> Call[Non
 
     Conflict where `expected_version` is given and the store has another one.
     """
-    return _nothing(_store(store), query={"expected_version": expected_version})
+    # A second deletion finds no store, so it is not for a key to repeat it.
+    gone = _nothing(_store(store), query={"expected_version": expected_version})
+    return replace(gone, keyed=False)
 
 
 def store_access(store: str, *, subject: str | Subject | None = None) -> Call[Access]:

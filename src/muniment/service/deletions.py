@@ -7,6 +7,7 @@ was interrupted, or that met a database that did not answer, is finished by a wo
 from msgspec import structs
 
 from muniment.model.access import Action, Actor
+from muniment.model.errors import Unavailable
 from muniment.model.ids import JobId, StoreId
 from muniment.model.jobs import ERASE_STORE, leased, new_job
 from muniment.service import guard
@@ -25,7 +26,8 @@ async def delete_store(
     """Fences the store's writers, erases all it holds, then leaves a tombstone.
 
     The fence, with who asked for it, also stands in the workspace's stream, since the store's own
-    stream goes. False where a reader holds up the erasure of the database's files (R-83). Denied
+    stream goes. False where a reader holds up the erasure of the database's files (R-83), or where
+    the database did not answer after the fence: a worker goes on. Denied
     unless an administrator or the owning principal; Conflict for another version.
     """
     stamp, told = app.stamps("memory.store_deleting", "memory.store_deleting")
@@ -55,7 +57,7 @@ async def delete_store(
 
     await app.storage.write(None, fence)
     ran = await run_leased(app, Lease(actor.workspace, job), erase_store)
-    if ran.error is not None:
+    if ran.error is not None and not isinstance(ran.error, Unavailable):
         raise ran.error
     return ran.outcome is Outcome.DONE
 
@@ -75,7 +77,7 @@ async def erase_store(app: App, lease: Lease) -> bool:
             return 0
         return await tx.erase_store(workspace, store, found[0].pool, STEP_ROWS)
 
-    while await app.storage.write(store, step):
+    while await app.storage.write(None, step):
         pass
     stamp = app.stamp("memory.store_deleted")
 

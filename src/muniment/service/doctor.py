@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from muniment.model.audit import Audit
-from muniment.model.errors import NotFound
+from muniment.model.errors import NotFound, Unavailable
 from muniment.model.events import Event, Head
 from muniment.model.ids import DEFAULT_WORKSPACE, PoolId, StoreId, WorkspaceId, to_bytes
 from muniment.model.stores import POLICIES, STATUSES, WORKSPACE_STATUSES, StoreRecord
@@ -63,7 +63,11 @@ async def diagnose(
         for line in await storage.check_integrity():
             notes.find(Finding("database", line))
         notes.count("database")
-    opens = await storage.holds_master_key()
+    try:
+        opens = await storage.holds_master_key()
+    except Unavailable as error:
+        notes.find(Finding("instance", f"it cannot be read: {error.message}"))
+        opens = False
     if not opens and not scope.streams_only:
         message = "bodies are sealed under another master key and were not opened"
         notes.find(Finding("blobs", f"{message}: set MUNIMENT_MASTER_KEY to it"))

@@ -48,14 +48,14 @@ async def create_principal(
     made = Principal(PrincipalId(app.new_id("principal")), kind, name, external_id, stamp.at)
 
     async def use(tx: Transaction) -> Principal:
+        # Read before the receipt: whoever made what is in the way may have been this very request.
+        other = external_id and await tx.find_principal(actor.workspace, external_id)
         known = await replay(tx, actor, actor.workspace, once)
         if known is not None:
             found = await tx.get_principal(actor.workspace, PrincipalId(known["principal"]))
             return _there(found, "principal")
-        if external_id is not None:
-            other = await tx.find_principal(actor.workspace, external_id)
-            if other is not None:
-                raise Conflict("external_id is taken", field="external_id", principal=other.id)
+        if other:
+            raise Conflict("external_id is taken", field="external_id", principal=other.id)
         keep(tx, actor, actor.workspace, once, stamp.at, principal=made.id)
         tx.put_principal(actor.workspace, made)
         fact = stamp.fact(principal=made.id, kind=kind, actor=actor_fields(actor))
@@ -96,12 +96,14 @@ async def create_delegation(
         if await tx.get_principal(actor.workspace, whom) is None:
             raise NotFound("no such principal", field="principal")
         found = await resolve_subject(tx, actor, delegate)
+        made = Delegation(identifier, whom, PrincipalId(found.id), stamp.at)
+        # Read before the receipt: whoever made what is in the way may have been this very request.
+        other = await tx.find_delegation(actor.workspace, whom, made.delegate)
         known = await replay(tx, actor, actor.workspace, once)
         if known is not None:
             before = DelegationId(known["delegation"])
             return _there(await tx.get_delegation(actor.workspace, before), "delegation")
-        made = Delegation(identifier, whom, PrincipalId(found.id), stamp.at)
-        if await tx.find_delegation(actor.workspace, whom, made.delegate) is not None:
+        if other is not None:
             raise Conflict("this delegation exists", field="delegate")
         keep(tx, actor, actor.workspace, once, stamp.at, delegation=made.id)
         tx.put_delegation(actor.workspace, made)

@@ -178,4 +178,5 @@ async def retry_job(app: App, actor: Actor, job: str, *, once: Once | None = Non
         await tx.append(actor.workspace, actor.workspace, fact)
         return again
 
-    return await app.storage.write(actor.workspace, use)
+    # Alone, like a claim: no group holds the stream's head while it waits for a job.
+    return await app.storage.write(None, use)

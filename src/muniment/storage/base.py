@@ -364,7 +364,7 @@ class Receipts(Protocol):
 
 
 class Inspection(Protocol):
-    """What `doctor` reads and no request does: every row of a kind."""
+    """What `doctor`, and who compares storages, reads and no request does: every row of a kind."""
 
     async def list_refs(self, workspace: WorkspaceId, store: StoreId) -> list[Ref]:
         """Every ref of the store, in order of name."""

@@ -290,7 +290,10 @@ class SqliteStorage:
 
     async def holds_master_key(self) -> bool:
         """Whether this process has what the database's bodies were sealed with."""
-        kept: Any = self._reader.execute(_STATEMENTS["get_seal_check"].text).fetchall()
+        try:
+            kept: Any = self._reader.execute(_STATEMENTS["get_seal_check"].text).fetchall()
+        except apsw.Error as error:
+            raise Unavailable(f"the database does not answer: {error}") from error
         return has_master_key(self._sealer, kept[0][0] if kept else None)
 
     async def check_ready(self) -> None:
@@ -339,7 +342,10 @@ class SqliteStorage:
         try:
             connection = self._readers.get_nowait()
         except queue.Empty:
-            connection = self._open(readonly=True)
+            try:
+                connection = self._open(readonly=True)
+            except (apsw.Error, Unavailable) as error:
+                return [f"the database cannot be opened again: {error}"]
         try:
             lines = connection.execute("PRAGMA integrity_check(100)").fetchall()
         except apsw.Error as error:

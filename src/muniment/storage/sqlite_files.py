@@ -450,9 +450,7 @@ def _patiently(path: Path, call: Callable[[], object]) -> None:
 
 def _keep(place: Path) -> Path:
     """A second name for the database that is about to lose its own."""
-    for number in count(1):
-        suffix = ".before-restore" if number == 1 else f".before-restore-{number}"
-        kept = _beside(place, suffix)
+    for kept in _names_to_keep(place):
         try:
             kept.hardlink_to(place)
         except FileExistsError:
@@ -462,9 +460,20 @@ def _keep(place: Path) -> Path:
     raise AssertionError("numbers end")
 
 
+def _names_to_keep(place: Path) -> Iterator[Path]:
+    """The names that a replaced database may go on under, in order."""
+    yield _beside(place, ".before-restore")
+    yield from (_beside(place, f".before-restore-{number}") for number in count(2))
+
+
+def _is_taken(kept: Path) -> bool:
+    """Whether a kept database, or the log of one that was lost, has the name."""
+    return any(path.exists() for path in (kept, *(_beside(kept, suffix) for suffix in _BESIDE)))
+
+
 def _set_log_aside(place: Path, kept: Path | None) -> None:
     """Takes away what SQLite would read as the new file's log: a damaged or a lost one's."""
-    old = kept or _beside(place, ".before-restore")
+    old = kept or next(one for one in _names_to_keep(place) if not _is_taken(one))
     for suffix in _BESIDE:
         log = _beside(place, suffix)
         if suffix == "-shm":

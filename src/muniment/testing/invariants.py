@@ -7,7 +7,7 @@ from muniment.model.documents import DocumentItem
 from muniment.model.events import Event, Head
 from muniment.model.ids import StoreId, WorkspaceId
 from muniment.model.revisions import CANONICAL, Change
-from muniment.model.stores import StoreSummary
+from muniment.model.stores import STATUSES, StoreSummary
 from muniment.service.doctor import Scope, diagnose
 from muniment.storage.base import Storage, Transaction
 
@@ -15,9 +15,6 @@ T = TypeVar("T")
 
 PAGE = 201
 POSITION_MAX = 2**62
-STATUSES = ("active", "archived", "deleting", "deleted")
-"""Every status; a store that is being deleted is half erased, and nothing is asked of it."""
-
 Contents = dict[str, tuple[bytes, int]]
 """The blob and the size at each path."""
 
